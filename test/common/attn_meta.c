@@ -82,10 +82,9 @@ int attn_is_needed(const attn_world *world, const attn_seq *seq, uint32_t block)
 {
     const uint32_t S = world->params.block_tokens;
     for (uint32_t key = block * S; key < (block + 1) * S && key < seq->n_tokens; key++) {
-        for (uint32_t query = 0; query < seq->n_queries; query++) {
+        for (uint32_t query = 0; query < seq->n_queries; query++)
             if (attn_sees(world, seq, query, key))
                 return 1;
-        }
     }
     return 0;
 }
@@ -94,10 +93,9 @@ static void null_what_nobody_needs(attn_meta *meta)
 {
     for (uint32_t n = 0; n < meta->how.n_batch; n++) {
         const attn_seq *seq = seq_of(meta, n);
-        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+        for (uint32_t i = 0; i < seq->n_blocks; i++)
             if (seq->recent > 0 && !attn_is_needed(meta->world, seq, i))
                 meta->blocks[0][n * ATTENTION_MAX_TOKENS + i] = KVP_NULL_BLOCK;
-        }
     }
 }
 

@@ -258,10 +258,9 @@ static float *draw_vectors(attn_world *world, size_t n, double size)
 static int is_used(const attn_world *world, int32_t block)
 {
     for (uint32_t i = 0; i < world->n_seqs; i++) {
-        for (uint32_t j = 0; j < world->seqs[i].n_blocks; j++) {
+        for (uint32_t j = 0; j < world->seqs[i].n_blocks; j++)
             if (world->seqs[i].blocks[j] == block)
                 return 1;
-        }
     }
     return 0;
 }

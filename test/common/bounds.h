@@ -23,9 +23,8 @@ static inline int bounds_differ(const struct bound *b, bounds_try *decode, void 
                                 uint64_t value, int expected)
 {
     const int got = decode(b, context, value);
-    if (got != expected) {
+    if (got != expected)
         print_error("%s = %lld: %d, not %d\n", b->field, (long long)value, got, expected);
-    }
     return got != expected;
 }
 

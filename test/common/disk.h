@@ -63,11 +63,11 @@ typedef struct disk {
     disk_names seen, safe;
     disk_change changes[DISK_CHANGES]; /* of names, since the folder's last sync, in order */
     int n_changes;
-    int n_calls;  /* so far */
-    int cut_at;   /* the call before which the power goes; 0: never */
-    bool halves;  /* half of the write that is cut happens */
-    int fail_at;  /* the call that fails; 0: none */
-    int error;    /* with this; 0: it is a write, and writes one byte only */
+    int n_calls;    /* so far */
+    int cut_at;     /* the call before which the power goes; 0: never */
+    bool halves;    /* half of the write that is cut happens */
+    int fail_at;    /* the call that fails; 0: none */
+    int error;      /* with this; 0: it is a write, and writes one byte only */
     disk_call last; /* what failed, or was cut */
     bool is_off;
 } disk;

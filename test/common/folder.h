@@ -13,6 +13,7 @@ folder make_folder(void);
 
 /* Remove the file and the folder. Nothing else may be left in it. */
 void end_folder(const folder *f);
+#define scoped_folder ENDED_BY(end_folder) folder
 
 /* A new file with this text. */
 void write_file(const char *path, const char *text);

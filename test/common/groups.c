@@ -11,9 +11,8 @@ kvp_config groups_config(uint32_t S, uint32_t usable, const kvp_window *groups, 
 {
     kvp_config config = config_of(S, S, usable);
     config.n_groups = n_groups;
-    for (uint32_t g = 0; g < n_groups; g++) {
+    for (uint32_t g = 0; g < n_groups; g++)
         config.groups[g] = (kvp_group){groups[g].sink_tokens, groups[g].recent_tokens, 0};
-    }
     return config;
 }
 
@@ -49,9 +48,8 @@ int keeps(kvp_window window, uint32_t S, uint32_t i, uint32_t q)
 {
     const int64_t begin = (int64_t)i * S;
     const int64_t end = begin + S;
-    if (window.sink_tokens == KVP_CHUNKED) {
+    if (window.sink_tokens == KVP_CHUNKED)
         return end > q / window.recent_tokens * (int64_t)window.recent_tokens;
-    }
     return window.recent_tokens == 0 || begin < window.sink_tokens ||
            end > (int64_t)q + 1 - window.recent_tokens;
 }
@@ -136,8 +134,7 @@ void assert_row_in_is(const world *w, uint32_t group, kvp_seq seq, const int32_t
 void assert_tree_is(const world *w, kvp_seq seq, const int32_t *tokens, const int32_t *parents,
                     uint32_t n, const char *file, int line)
 {
-    int32_t got_tokens[NODES_MAX];
-    int32_t got_parents[NODES_MAX];
+    int32_t got_tokens[NODES_MAX], got_parents[NODES_MAX];
     uint32_t n_got;
     assert_ok(kvp_seq_tree(w->cache, seq, got_tokens, got_parents, NODES_MAX, &n_got));
     assert_int_equal(info_of(w, seq).tree_tokens, n_got);

@@ -45,9 +45,8 @@ int meta_keeps_key(const meta_told *t, uint32_t slot)
 
 int meta_is_ancestor(const meta_told *t, int32_t above, int32_t node)
 {
-    while (node > above) {
+    while (node > above)
         node = t->parents[node];
-    }
     return node == above;
 }
 
@@ -64,19 +63,15 @@ int meta_sees(const meta_told *t, uint32_t x, uint32_t s)
 static kvp_status judge(const meta_told *t, const kvp_seq_info *info)
 {
     if (t->begin > info->n_tokens + info->tree_tokens ||
-        t->n > info->n_tokens + info->tree_tokens - t->begin) {
+        t->n > info->n_tokens + info->tree_tokens - t->begin)
         return KVP_E_ARG;
-    }
     const uint32_t usable = info->writable_tokens > info->computed_tokens ? info->writable_tokens
                                                                           : info->computed_tokens;
-    if (info->tier != KVP_DEVICE || (t->n > 0 && t->length > usable)) {
+    if (info->tier != KVP_DEVICE || (t->n > 0 && t->length > usable))
         return KVP_E_STATE;
-    }
-    for (uint32_t i = 0; i * t->S < t->length; i++) {
-        if (t->row[i] == KVP_NULL_BLOCK && meta_keeps_entry(t, i)) {
+    for (uint32_t i = 0; i * t->S < t->length; i++)
+        if (t->row[i] == KVP_NULL_BLOCK && meta_keeps_entry(t, i))
             return KVP_E_DROPPED;
-        }
-    }
     return KVP_OK;
 }
 
@@ -92,18 +87,16 @@ void meta_tell(const world *w, const kvp_meta_batch *batch, uint32_t b, meta_tol
     assert_ok(kvp_seq_window_get(w->cache, batch->seqs[b], batch->group, &window));
     assert_ok(kvp_seq_row(w->cache, batch->seqs[b], batch->group, &t->row, &n));
     assert_ok(kvp_seq_tree(w->cache, batch->seqs[b], NULL, t->parents, META_NODES, &n));
-    for (uint32_t j = 0; j < n; j++) {
+    for (uint32_t j = 0; j < n; j++)
         t->depth[j] = t->parents[j] < 0 ? 0 : t->depth[t->parents[j]] + 1;
-    }
     t->S = config.groups[batch->group].block_tokens;
     t->K = window.window.sink_tokens;
     t->R = window.window.recent_tokens;
     t->tokens = info.n_tokens;
     t->computed = info.computed_tokens;
     t->begin = info.computed_tokens;
-    if (info.computed_tokens == info.n_tokens && info.n_tokens > 0 && info.tree_tokens == 0) {
+    if (info.computed_tokens == info.n_tokens && info.n_tokens > 0 && info.tree_tokens == 0)
         t->begin--;
-    }
     t->begin = batch->begin != NULL ? batch->begin[b] : t->begin;
     t->n = batch->n_tokens != NULL ? batch->n_tokens[b] : t->begin < all ? all - t->begin : 0;
     t->length = t->begin + t->n;
@@ -116,9 +109,8 @@ kvp_status meta_expected_status(const world *w, const kvp_meta_batch *batch)
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         meta_told t;
         meta_tell(w, batch, b, &t);
-        if (t.status != KVP_OK) {
+        if (t.status != KVP_OK)
             return t.status;
-        }
     }
     return KVP_OK;
 }
@@ -157,9 +149,8 @@ static void grow_tree(world *w, kvp_seq seq, const int32_t *tokens)
     const uint32_t had = info_of(w, seq).tree_tokens, n = meta_below(META_NODES / 2 + 1);
     const kvp_batch batch = {
         .struct_size = sizeof batch, .n_seqs = 1, .seqs = &seq, .n_tokens = &n, .tokens = tokens};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         parents[i] = meta_below(4) == 0 ? -1 : (int32_t)meta_below(had + i + 1) - 1;
-    }
     (void)kvp_seq_extend_tree(w->cache, &batch, parents);
 }
 
@@ -196,25 +187,21 @@ uint32_t meta_random_seqs(world *w, kvp_seq *seqs)
     assert_ok(kvp_cache_config_get(w->cache, &config));
     while (n < wanted) {
         const uint32_t length = meta_below(64);
-        for (uint32_t i = 0; i < length + 9; i++) {
+        for (uint32_t i = 0; i < length + 9; i++)
             tokens[i] = (int32_t)(i % 16 == 3 ? meta_below(2) : i);
-        }
         const kvp_prompt prompt = prompt_of(tokens, length);
         if (n > 0 && meta_below(4) == 0) {
             const kvp_seq parent = seqs[meta_below(n)];
             if (kvp_seq_fork(w->cache, parent, info_of(w, parent).computed_tokens, 0, &seqs[n]) !=
-                KVP_OK) {
+                KVP_OK)
                 continue;
-            }
         } else if (kvp_seq_open(w->cache, w->ns, &prompt, &seqs[n], NULL) != KVP_OK) {
             break;
         }
-        for (uint32_t i = meta_below(6); i > 0; i--) {
+        for (uint32_t i = meta_below(6); i > 0; i--)
             happen(w, seqs[n], tokens, config.n_groups);
-        }
-        if (config.host_blocks > 0 && meta_below(40) == 0) {
+        if (config.host_blocks > 0 && meta_below(40) == 0)
             (void)kvp_seq_swap_out(w->cache, &seqs[n], 1, NULL);
-        }
         n++;
     }
     return n;

@@ -14,9 +14,8 @@
 
 static void put(observed *o, const void *bytes, size_t n)
 {
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     if (o->room - o->n < n) {
         o->room = (o->n + n) * 2;
         o->bytes = realloc(o->bytes, o->room);
@@ -55,12 +54,10 @@ static void put_queues(observed *o, const struct kvpi_pool *pool)
 /* Whom blocks count for; quotas, and whose turn it is. (Rings are queues of one namespace.) */
 static void put_quotas(observed *o, const struct kvpi_quotas *quotas)
 {
-    if (quotas->n_accounts == 0) {
+    if (quotas->n_accounts == 0)
         return;
-    }
-    for (uint32_t b = 0; b < quotas->n_blocks; b++) {
+    for (uint32_t b = 0; b < quotas->n_blocks; b++)
         put(o, &kvpi_owned(quotas, b)->owner, sizeof(kvpi_owned(quotas, b)->owner));
-    }
     for (uint32_t place = 0; place < quotas->n_accounts; place++) {
         const struct kvpi_account *account = kvpi_account(quotas, place);
         put(o, account, sizeof(*account));
@@ -80,9 +77,8 @@ static void put_rows(observed *o, const world *w, kvp_seq seq, const kvp_seq_inf
         uint32_t n_blocks;
         assert_ok(kvp_seq_row(w->cache, seq, g, &row, &n_blocks));
         assert_ok(kvp_seq_window_get(w->cache, seq, g, &window));
-        if (info->tier == KVP_DEVICE) {
+        if (info->tier == KVP_DEVICE)
             assert_ok(kvp_seq_slots(w->cache, seq, g, 0, info->writable_tokens, slots));
-        }
         put(o, row, n_blocks * sizeof(*row));
         put(o, &window, sizeof(window));
         put(o, slots, info->writable_tokens * sizeof(*slots));
@@ -93,9 +89,8 @@ static void put_rows(observed *o, const world *w, kvp_seq seq, const kvp_seq_inf
 static void put_state(observed *o, const world *w, kvp_seq seq)
 {
     kvp_state_info info;
-    if (kvp_seq_state_get(w->cache, seq, &info) == KVP_OK) {
+    if (kvp_seq_state_get(w->cache, seq, &info) == KVP_OK)
         put(o, &info, sizeof(info));
-    }
 }
 
 static void put_slots(observed *o, const world *w)
@@ -106,9 +101,8 @@ static void put_slots(observed *o, const world *w)
         assert_ok(kvp_block_info_get(w->cache, group, KVP_DEVICE, (int32_t)s, &info));
         put(o, &info, sizeof(info));
     }
-    if (w->cache->config.state_slots > 0) {
+    if (w->cache->config.state_slots > 0)
         put_queues(o, &w->cache->states.pool);
-    }
 }
 
 static void put_tree(observed *o, const world *w, kvp_seq seq, uint32_t n_tree)
@@ -192,12 +186,10 @@ observed observe(const world *w)
     assert_non_null(tokens);
     stats.refused = 0;
     put(&o, &stats, sizeof(stats));
-    for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
+    for (uint32_t b = 0; b < cache->config.n_blocks; b++)
         put_block(&o, w, KVP_DEVICE, (int32_t)b, tokens);
-    }
-    for (uint32_t b = 0; b < cache->config.host_blocks; b++) {
+    for (uint32_t b = 0; b < cache->config.host_blocks; b++)
         put_block(&o, w, KVP_HOST, (int32_t)b, tokens);
-    }
     free(tokens);
     put_slots(&o, w);
     put_queues(&o, &cache->pool);
@@ -208,9 +200,8 @@ observed observe(const world *w)
     }
     for (uint32_t place = 0; place < cache->config.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if (seq->generation & 1) {
+        if (seq->generation & 1)
             put_seq(&o, w, seq);
-        }
     }
     put(&o, kvpi_at(&cache->table, cache->table.free_at), cache->table.n_free * sizeof(uint32_t));
     put_spaces(&o, cache);

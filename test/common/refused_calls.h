@@ -11,6 +11,13 @@ struct named_call {
     int changes; /* the cache: a failure is noted as shortage */
 };
 
+/* What `name` calls, with the arguments of `c`. */
+#define CALLS(name, ...)                                                                           \
+    static kvp_status call_##name(struct call *c)                                                  \
+    {                                                                                              \
+        return __VA_ARGS__;                                                                        \
+    }
+
 #define CALL(name, changes)                                                                        \
     {                                                                                              \
         call_##name, #name, changes                                                                \
@@ -22,12 +29,10 @@ static void spoil_shortage(struct call *c)
     kvp_seq seqs[8];
     uint32_t n = 0;
     const kvp_prompt empty = prompt_of(NULL, 0);
-    while (kvp_seq_open(c->cache, c->w->ns, &empty, &seqs[n], NULL) == KVP_OK) {
+    while (kvp_seq_open(c->cache, c->w->ns, &empty, &seqs[n], NULL) == KVP_OK)
         n++;
-    }
-    while (n > 0) {
+    while (n > 0)
         close_seq(c->w, seqs[--n]);
-    }
     assert_int_equal(shortage_of(c->w).status, KVP_E_NO_SEQS);
 }
 
@@ -36,9 +41,8 @@ static void expect_refusal(const struct named_call *named, struct call *c)
     spoil_shortage(c);
     observed before = observe(c->w);
     const kvp_status status = named->call(c);
-    if (status != KVP_E_HANDLE) {
+    if (status != KVP_E_HANDLE)
         print_error("%s\n", named->name);
-    }
     assert_int_equal(status, KVP_E_HANDLE);
     assert_observed(c->w, &before, __FILE__, __LINE__);
     assert_int_equal(shortage_of(c->w).status, named->changes ? KVP_E_HANDLE : KVP_E_NO_SEQS);

@@ -17,6 +17,7 @@ typedef struct saved {
 
 saved make_saved(void);
 void end_saved(saved *s);
+#define scoped_saved ENDED_BY(end_saved) saved
 
 /* Options of these snapshots; where *fails is not 0, getting KV fails. May be NULL. */
 kvp_snapshot_options saved_options(int *fails);

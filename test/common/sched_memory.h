@@ -23,9 +23,8 @@ typedef struct sched_memory {
 static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cache)
 {
     kvp_config config;
-    if (kvp_cache_config_get(cache, &config) != KVP_OK) {
+    if (kvp_cache_config_get(cache, &config) != KVP_OK)
         return 0;
-    }
     memory->n_groups = config.n_groups;
     memory->S = 0;
     for (uint32_t g = 0; g < config.n_groups; g++) {
@@ -39,9 +38,8 @@ static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cac
     for (int tier = 0; tier < 2; tier++) {
         memory->slots[tier] =
             calloc((size_t)memory->n_blocks[tier] * memory->S + 1, sizeof(uint64_t));
-        if (memory->slots[tier] == NULL) {
+        if (memory->slots[tier] == NULL)
             return 0;
-        }
     }
     return 1;
 }
@@ -54,9 +52,8 @@ static inline void sched_memory_destroy(sched_memory *memory)
 
 static inline uint64_t *sched_memory_block(const sched_memory *memory, uint32_t tier, int32_t block)
 {
-    if (tier > KVP_HOST || block <= 0 || (uint32_t)block >= memory->n_blocks[tier]) {
+    if (tier > KVP_HOST || block <= 0 || (uint32_t)block >= memory->n_blocks[tier])
         return NULL;
-    }
     return memory->slots[tier] + (size_t)block * memory->S;
 }
 
@@ -66,16 +63,14 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
     for (uint32_t begin = 0, end; begin < n; begin = end) {
         for (end = begin; end < n && copies[end].phase == copies[begin].phase; end++) {}
         for (uint32_t i = end; i-- > begin;) {
-            if (copies[i].group == memory->n_groups) {
+            if (copies[i].group == memory->n_groups)
                 continue; /* a state: sched_states.h */
-            }
             const uint64_t *from =
                 sched_memory_block(memory, copies[i].src_tier, copies[i].src_block);
             uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
             if (from == NULL || to == NULL ||
-                copies[i].n_tokens > memory->groups[copies[i].group].block_tokens) {
+                copies[i].n_tokens > memory->groups[copies[i].group].block_tokens)
                 return 0;
-            }
             memcpy(to, from, copies[i].n_tokens / memory->entry[copies[i].group] * sizeof(*to));
         }
     }
@@ -86,13 +81,11 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
 static inline int sched_memory_spoil(const sched_memory *memory, const kvp_copy *copies, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (copies[i].group == memory->n_groups) {
+        if (copies[i].group == memory->n_groups)
             continue; /* a state: sched_states.h */
-        }
         uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
-        if (to == NULL) {
+        if (to == NULL)
             return 0;
-        }
         memset(to, 0xee, memory->S * sizeof(*to));
     }
     return 1;
@@ -109,9 +102,8 @@ static inline uint32_t sched_sampled_of(const kvp_step *step, sched_sampled *out
     uint32_t n = 0;
     for (uint32_t i = 0; i < step->n_seqs; i++) {
         const kvp_step_seq *part = &step->seqs[i];
-        for (uint32_t k = 0; k < part->n_sampled && n < most; k++) {
+        for (uint32_t k = 0; k < part->n_sampled && n < most; k++)
             out[n++] = (sched_sampled){part->request, part->n_sampled > 1 ? k : part->sample};
-        }
     }
     return n;
 }
@@ -130,15 +122,13 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
         sum = sched_memory_sum(sum, text[at]);
         for (uint32_t g = 0; at >= range.begin && g < memory->n_groups; g++) {
             int64_t slot;
-            if (kvp_seq_slots(cache, seq, g, at, 1, &slot) != KVP_OK) {
+            if (kvp_seq_slots(cache, seq, g, at, 1, &slot) != KVP_OK)
                 return 0;
-            }
             if (slot != KVP_NO_SLOT) {
                 const uint32_t S = memory->groups[g].block_tokens;
                 uint64_t *block = sched_memory_block(memory, KVP_DEVICE, (int32_t)(slot / S));
-                if (block == NULL) {
+                if (block == NULL)
                     return 0;
-                }
                 block[slot % S] = sum;
             }
         }
@@ -149,9 +139,8 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
 /* Does the query at `query`, or a later one, see the key at `at`? */
 static inline int sched_memory_sees(const kvp_group *window, uint32_t query, uint32_t at)
 {
-    if (window->sink_tokens == KVP_CHUNKED) {
+    if (window->sink_tokens == KVP_CHUNKED)
         return at / window->recent_tokens >= query / window->recent_tokens;
-    }
     return window->recent_tokens == 0 || at < window->sink_tokens ||
            (uint64_t)at + window->recent_tokens > query;
 }
@@ -165,16 +154,14 @@ static inline int sched_memory_read(const sched_memory *memory, const kvp_cache 
         const uint32_t S = memory->groups[g].block_tokens;
         uint32_t n;
         uint64_t sum = 14695981039346656037u;
-        if (kvp_seq_row(cache, seq, g, &row, &n) != KVP_OK || (uint64_t)n * S < range.end) {
+        if (kvp_seq_row(cache, seq, g, &row, &n) != KVP_OK || (uint64_t)n * S < range.end)
             return 0;
-        }
         for (uint32_t at = 0; at < range.end; at++) {
             const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / S]);
             sum = sched_memory_sum(sum, text[at]);
             if (sched_memory_sees(&memory->groups[g], range.begin, at) &&
-                (block == NULL || block[at % S] != sum)) {
+                (block == NULL || block[at % S] != sum))
                 return 0;
-            }
         }
     }
     return 1;

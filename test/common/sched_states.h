@@ -22,9 +22,8 @@ static inline int sched_states_create(sched_states *states, const kvp_cache *cac
                                       uint32_t n_store)
 {
     kvp_config config;
-    if (kvp_cache_config_get(cache, &config) != KVP_OK) {
+    if (kvp_cache_config_get(cache, &config) != KVP_OK)
         return 0;
-    }
     states->n = config.state_slots;
     states->n_groups = config.n_groups;
     states->n_slots[KVP_DEVICE] = config.state_slots;
@@ -42,9 +41,8 @@ static inline void sched_states_destroy(sched_states *states)
 
 static inline uint64_t *sched_states_slot(const sched_states *states, uint32_t tier, int32_t slot)
 {
-    if (tier > KVP_HOST || slot <= 0 || (uint32_t)slot >= states->n_slots[tier]) {
+    if (tier > KVP_HOST || slot <= 0 || (uint32_t)slot >= states->n_slots[tier])
         return NULL;
-    }
     return (tier == KVP_DEVICE ? states->slots : states->host) + slot;
 }
 
@@ -54,12 +52,10 @@ static inline int sched_states_copy(const sched_states *states, const kvp_copy *
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t *from = sched_states_slot(states, copies[i].src_tier, copies[i].src_block);
         uint64_t *to = sched_states_slot(states, copies[i].dst_tier, copies[i].dst_block);
-        if (states->n == 0 || copies[i].group != states->n_groups) {
+        if (states->n == 0 || copies[i].group != states->n_groups)
             continue;
-        }
-        if (from == NULL || to == NULL || copies[i].n_tokens != 1) {
+        if (from == NULL || to == NULL || copies[i].n_tokens != 1)
             return 0;
-        }
         *to = *from;
     }
     return 1;
@@ -68,20 +64,17 @@ static inline int sched_states_copy(const sched_states *states, const kvp_copy *
 /* A plan did not run: what it was to bring is nothing's state. */
 static inline void sched_states_miss(const sched_states *states, const kvp_copy *copies, uint32_t n)
 {
-    for (uint32_t i = 0; i < n && states->n > 0; i++) {
-        if (copies[i].group == states->n_groups) {
+    for (uint32_t i = 0; i < n && states->n > 0; i++)
+        if (copies[i].group == states->n_groups)
             *sched_states_slot(states, copies[i].dst_tier, copies[i].dst_block) = 0;
-        }
-    }
 }
 
 /* After the first n tokens. */
 static inline uint64_t sched_states_after(const int32_t *text, uint32_t n)
 {
     uint64_t sum = 99;
-    for (uint32_t at = 0; at < n; at++) {
+    for (uint32_t at = 0; at < n; at++)
         sum = sched_memory_sum(sum, text[at]);
-    }
     return sum;
 }
 
@@ -93,14 +86,11 @@ static inline uint32_t sched_states_writes(const sched_states *states, const kvp
     uint32_t n;
     if (kvp_meta_states(cache, &seq, 1, &read, &write) != KVP_OK ||
         kvp_meta_state_rings(cache, &seq, 1, KVP_STATE_RING_MAX, &same, &n, writes) != KVP_OK ||
-        same != read || n == 0 || writes[n - 1] != write || (uint32_t)read >= states->n) {
+        same != read || n == 0 || writes[n - 1] != write || (uint32_t)read >= states->n)
         return 0;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (writes[i] <= 0 || (uint32_t)writes[i] >= states->n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (writes[i] <= 0 || (uint32_t)writes[i] >= states->n)
             return 0;
-        }
-    }
     return n;
 }
 
@@ -108,15 +98,12 @@ static inline uint32_t sched_states_writes(const sched_states *states, const kvp
 static inline int sched_states_pass(const sched_states *states, const kvp_cache *cache, kvp_seq seq,
                                     const int32_t *text, kvp_range range, int is_writing)
 {
-    int32_t read;
-    int32_t writes[KVP_STATE_RING_MAX];
-    if (states->n == 0) {
+    int32_t read, writes[KVP_STATE_RING_MAX];
+    if (states->n == 0)
         return 1;
-    }
     const uint32_t n = sched_states_writes(states, cache, seq, writes);
-    if (n == 0 || kvp_meta_states(cache, &seq, 1, &read, NULL) != KVP_OK) {
+    if (n == 0 || kvp_meta_states(cache, &seq, 1, &read, NULL) != KVP_OK)
         return 0;
-    }
     if (is_writing) { /* with a ring, drafts that are not accepted leave states, too */
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t end = n == 1 ? range.end : range.begin + i + 1;
@@ -133,13 +120,11 @@ static inline int sched_states_spoil(const sched_states *states, const kvp_cache
                                      kvp_seq seq)
 {
     int32_t writes[KVP_STATE_RING_MAX];
-    if (states->n == 0) {
+    if (states->n == 0)
         return 1;
-    }
     const uint32_t n = sched_states_writes(states, cache, seq, writes);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         states->slots[writes[i]] = 0;
-    }
     return n > 0;
 }
 

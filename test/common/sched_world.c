@@ -140,9 +140,8 @@ kvp_step make_step(sched_world *s)
     assert_ok(kvp_sched_step(s->sched, &step));
     check_sched(s);
     take(s);
-    if (step.n_seqs == 0) {
+    if (step.n_seqs == 0)
         run_work(s, &step);
-    }
     return step;
 }
 
@@ -151,9 +150,8 @@ static void compute(sched_world *s, const kvp_step_seq *item, int is_reading)
     int32_t text[4096];
     const kvp_range range = {item->begin, item->begin + item->n_tokens};
     if (kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, range.end},
-                           text) != KVP_OK) {
+                           text) != KVP_OK)
         return; /* aborted */
-    }
     assert_true(is_reading ? sched_memory_read(&s->memory, s->w.cache, item->seq, text, range)
                            : sched_memory_write(&s->memory, s->w.cache, item->seq, text, range));
 }
@@ -164,24 +162,20 @@ static void pass_states(sched_world *s, const kvp_step_seq *item, int is_writing
     int32_t text[4096];
     const kvp_range range = {item->begin, item->begin + item->n_tokens};
     if (kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, range.end},
-                           text) == KVP_OK) {
+                           text) == KVP_OK)
         assert_true(sched_states_pass(&s->states, s->w.cache, item->seq, text, range, is_writing));
-    }
 }
 
 void run_work(sched_world *s, const kvp_step *step)
 {
     assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
     assert_true(sched_states_copy(&s->states, s->copies, s->n_copies));
-    for (uint32_t i = 0; i < (s->reads_kv ? 2 : 1) * step->n_seqs; i++) {
+    for (uint32_t i = 0; i < (s->reads_kv ? 2 : 1) * step->n_seqs; i++)
         compute(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
-    }
-    for (uint32_t i = 0; i < 2 * step->n_seqs; i++) {
+    for (uint32_t i = 0; i < 2 * step->n_seqs; i++)
         pass_states(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
-    }
-    if (s->is_overlapped) {
+    if (s->is_overlapped)
         assert_ok(kvp_step_done(s->w.cache, s->number, NULL));
-    }
 }
 
 /* The i-th token of a step is 1000 + i. */
@@ -213,9 +207,8 @@ void run_until_over(sched_world *s, uint64_t n_requests)
 
 void run_to(sched_world *s, kvp_request request, uint32_t n_tokens)
 {
-    while (sample_of(s, request, 0).n_tokens < n_tokens) {
+    while (sample_of(s, request, 0).n_tokens < n_tokens)
         (void)run_step(s);
-    }
 }
 
 kvp_request_info request_of(const sched_world *s, kvp_request request)
@@ -241,11 +234,9 @@ kvp_sched_stats sched_stats_of(const sched_world *s)
 
 const kvp_step_seq *item_of(const kvp_step *step, kvp_request request, uint32_t sample)
 {
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        if (step->seqs[i].request.bits == request.bits && step->seqs[i].sample == sample) {
+    for (uint32_t i = 0; i < step->n_seqs; i++)
+        if (step->seqs[i].request.bits == request.bits && step->seqs[i].sample == sample)
             return &step->seqs[i];
-        }
-    }
     return NULL;
 }
 

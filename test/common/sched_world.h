@@ -34,6 +34,7 @@ sched_world swap_world(uint32_t usable,
                        uint32_t host_usable); /* the same, preempts by swap, reads KV */
 void check_sched(const sched_world *s);
 void end_sched_world(sched_world *s); /* aborts what is left: every block must come back */
+#define scoped_sched_world ENDED_BY(end_sched_world) sched_world
 
 /* A prompt of `first`, first + 1, ...; priority 0, one sample. */
 kvp_request submit(sched_world *s, int32_t first, uint32_t prompt_tokens, uint32_t new_tokens);

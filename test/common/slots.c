@@ -30,15 +30,13 @@ uint64_t state_behind(uint64_t before, int32_t token)
 uint64_t state_after(const int32_t *tokens, uint32_t n)
 {
     uint64_t state = INITIAL_STATE;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         state = state_behind(state, tokens[i]);
-    }
     return state;
 }
 
 void draw_alike(uint64_t *random, int32_t *tokens, uint32_t from, uint32_t n)
 {
-    for (uint32_t i = from; i < from + n; i++) {
+    for (uint32_t i = from; i < from + n; i++)
         tokens[i] = (int32_t)draw(random, draw(random, 4) == 0 ? 3 : 1);
-    }
 }

@@ -353,10 +353,9 @@ void run_close(load_run *run)
 {
     while (run->n_open > 0) {
         uint32_t first = 0;
-        for (uint32_t i = 1; i < run->n_open; i++) {
+        for (uint32_t i = 1; i < run->n_open; i++)
             if (place_of(run, run->open[i]) < place_of(run, run->open[first]))
                 first = i;
-        }
         assert_ok(kvp_seq_close(run->cache, run->open[first], NULL));
         run->open[first] = run->open[--run->n_open];
     }

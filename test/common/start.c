@@ -21,9 +21,8 @@ int start_at(uint64_t start)
 
 void start_cache(kvp_cache *cache)
 {
-    if (number != 0) {
+    if (number != 0)
         kvpi_start_at(cache, number);
-    }
 }
 
 #else

@@ -7,9 +7,8 @@
 
 void start_sched(kvp_sched *sched)
 {
-    if (start_number() != 0) {
+    if (start_number() != 0)
         kvpi_sched_start_at(sched, start_number());
-    }
 }
 
 #else

@@ -119,8 +119,7 @@ place make_place(const place_shape *shape)
 void end_place(place *p)
 {
     const kvp_stats stats = stats_of(&p->w);
-    assert_int_equal(stats.held_blocks, 0);
-    assert_int_equal(stats.open_seqs, 0);
+    assert_fields(stats, held_blocks, 0, open_seqs, 0);
     assert_int_equal(stats.free_blocks + stats.cached_blocks, stats.usable_blocks);
     for (uint32_t g = 0; g < p->n_groups; g++) {
         kvp_memory_destroy(p->memories[g]);

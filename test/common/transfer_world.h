@@ -53,6 +53,7 @@ typedef struct place {
 
 place make_place(const place_shape *shape);
 void end_place(place *p); /* nothing is held, and every invariant holds */
+#define scoped_place ENDED_BY(end_place) place
 
 kvp_transfer_config transfer_config_of(place *p);
 
@@ -150,6 +151,7 @@ pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
  * where it is. */
 void harm_side(pair *p, uint32_t side, uint32_t kind, uint32_t n);
 void end_pair(pair *p); /* closes what is open */
+#define scoped_pair ENDED_BY(end_pair) pair
 
 /* Cut the link: what has arrived is taken, then both ends say KVP_E_PEER. */
 void cut_link(const pair *p);

@@ -219,8 +219,7 @@ static int window_one(driver *d, uint32_t id)
 
 static int grow_tree(driver *d, uint32_t id)
 {
-    int32_t tokens[DRIVE_NODES];
-    int32_t parents[DRIVE_NODES];
+    int32_t tokens[DRIVE_NODES], parents[DRIVE_NODES];
     const uint32_t n_nodes = info_of(&d->w, d->seqs[id].seq).tree_tokens;
     uint32_t n = draw(&d->random, 7);
     for (uint32_t i = 0; i < n; i++) {
@@ -471,8 +470,7 @@ static uint64_t mix_all(uint64_t sum, uint32_t id, const uint32_t *counts, uint3
 /* Rows of the other groups, windows, the tree. */
 static uint64_t sum_of_groups(const driver *d, kvp_seq seq, uint32_t n_groups, uint64_t sum)
 {
-    int32_t tokens[DRIVE_NODES];
-    int32_t parents[DRIVE_NODES];
+    int32_t tokens[DRIVE_NODES], parents[DRIVE_NODES];
     uint32_t n;
     for (uint32_t group = 0; group < n_groups; group++) {
         const int32_t *row;

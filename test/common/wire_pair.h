@@ -40,6 +40,8 @@ static inline void end(struct pair *p)
     end_world(&p->w);
 }
 
+#define scoped_pair ENDED_BY(end) struct pair
+
 static inline kvp_wire_step step_of(const struct pair *p)
 {
     return (kvp_wire_step){.struct_size = sizeof(kvp_wire_step), .n_items = 1, .items = &p->item};

@@ -46,9 +46,8 @@ void end_world(world *w)
 {
     kvp_violation violation;
     const kvp_status status = kvp_cache_check(w->cache, 3, &violation);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         print_error("kvp_cache_check: %s\n", violation.detail);
-    }
     assert_ok(status);
     kvp_cache_destroy(w->cache);
     free(w->arena);
@@ -57,11 +56,9 @@ void end_world(world *w)
 const int32_t *ints(int32_t first)
 {
     static int32_t table[INTS + INTS];
-    if (table[1] == 0) {
-        for (int32_t i = 0; i < INTS + INTS; i++) {
+    if (table[1] == 0)
+        for (int32_t i = 0; i < INTS + INTS; i++)
             table[i] = i;
-        }
-    }
     assert_true(first >= 0 && first < INTS);
     return table + first;
 }
@@ -212,9 +209,8 @@ uint32_t take_plan(world *w, kvp_copy *out_copies, uint32_t capacity)
 static void print_ints(const char *name, const int32_t *values, size_t n)
 {
     print_error("%s [", name);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         print_error(i == 0 ? "%d" : " %d", (int)values[i]);
-    }
     print_error("]\n");
 }
 
@@ -244,9 +240,8 @@ static void assert_pool_queue(const struct kvpi_pool *pool, uint32_t class_,
     int32_t queue[INTS_BLOCK];
     size_t n_queue = 0;
     for (uint32_t b = kvpi_block(pool, sentinel)->next; b != sentinel && n_queue < INTS_BLOCK;
-         b = kvpi_block(pool, b)->next) {
+         b = kvpi_block(pool, b)->next)
         queue[n_queue++] = (int32_t)b;
-    }
     assert_ints_are(queue, n_queue, expected, n, file, line);
 }
 

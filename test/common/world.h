@@ -60,6 +60,7 @@ kvp_config config_of(uint32_t S, uint32_t U, uint32_t usable);
 world make_world(const kvp_config *config);
 world small_world(uint32_t usable); /* S = U = 4 */
 void end_world(world *w);           /* checks every invariant first */
+#define scoped_world ENDED_BY(end_world) world
 
 /* The tokens first, first + 1, ...: up to 4,096 of them. */
 const int32_t *ints(int32_t first);

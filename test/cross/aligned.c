@@ -40,9 +40,8 @@ static int take_out(const void *memory)
 
 void cross_free(void *memory)
 {
-    if (memory != NULL && take_out(memory)) {
+    if (memory != NULL && take_out(memory))
         _aligned_free(memory);
-    } else {
+    else
         free(memory);
-    }
 }

@@ -42,9 +42,8 @@ void cross_skip(void)
 
 void cross_true(int is_true, const char *text, const char *file, int line)
 {
-    if (!is_true) {
+    if (!is_true)
         cross_leave(text, file, line);
-    }
 }
 
 void cross_equal(uint64_t a, uint64_t b, int wanted, const char *text, const char *file, int line)
@@ -66,9 +65,8 @@ void cross_in_range(uint64_t value, uint64_t least, uint64_t most, const char *f
 
 void cross_memory(const void *a, const void *b, size_t n, int wanted, const char *file, int line)
 {
-    if ((memcmp(a, b, n) == 0) != wanted) {
+    if ((memcmp(a, b, n) == 0) != wanted)
         cross_leave(wanted ? "bytes differ" : "bytes are equal", file, line);
-    }
 }
 
 void cross_string(const char *a, const char *b, int wanted, const char *file, int line)
@@ -90,17 +88,15 @@ static int run_fixture(CMFixtureFunction fixture, void **state)
 static int run_body(const struct CMUnitTest *test, void **state)
 {
     const int outcome = setjmp(leave);
-    if (outcome == 0) {
+    if (outcome == 0)
         test->test(state);
-    }
     return outcome;
 }
 
 static int run_test(const struct CMUnitTest *test, void **state)
 {
-    if (run_fixture(test->setup, state) != 0) {
+    if (run_fixture(test->setup, state) != 0)
         return FAILED;
-    }
     const int outcome = run_body(test, state);
     return run_fixture(test->teardown, state) != 0 ? FAILED : outcome;
 }

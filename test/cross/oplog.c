@@ -32,9 +32,8 @@ static void open_one(kvp_cache *cache, kvp_ns ns, kvp_seq *seqs, uint32_t *n_ope
     int32_t tokens[60];
     const uint32_t n = 1 + below(60);
     const uint32_t prefix = below(3);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = (int32_t)(i < 24 ? i + 100 * prefix : below(4));
-    }
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
     if (kvp_seq_open(cache, ns, &prompt, &seqs[*n_open], NULL) == KVP_OK) {
         (void)kvp_seq_commit(cache, seqs[*n_open], n);
@@ -51,9 +50,8 @@ static void call_one(kvp_cache *cache, kvp_seq *seqs, uint32_t *n_open)
     uint32_t n;
     switch (below(8)) {
     case 0:
-        if (*n_open < MAX_OPEN && kvp_seq_fork(cache, *seq, KVP_END, 0, &seqs[*n_open]) == KVP_OK) {
+        if (*n_open < MAX_OPEN && kvp_seq_fork(cache, *seq, KVP_END, 0, &seqs[*n_open]) == KVP_OK)
             ++*n_open;
-        }
         break;
     case 1: (void)kvp_seq_swap_out(cache, seq, 1, NULL); break;
     case 2: (void)kvp_seq_swap_in(cache, seq, 1, 1, NULL); break;
@@ -64,9 +62,8 @@ static void call_one(kvp_cache *cache, kvp_seq *seqs, uint32_t *n_open)
         *seq = seqs[--*n_open];
         break;
     default:
-        if (kvp_seq_extend(cache, *seq, &token, 1, 0) == KVP_OK) {
+        if (kvp_seq_extend(cache, *seq, &token, 1, 0) == KVP_OK)
             (void)kvp_seq_commit(cache, *seq, 1 + below(40));
-        }
     }
 }
 
@@ -86,16 +83,13 @@ static int record(FILE *file)
     config.max_seqs = MAX_OPEN;
     config.max_seq_tokens = 200;
     if (kvp_cache_create(&config, NULL, 0, &cache) || kvp_cache_record_start(cache, &sink) ||
-        kvp_ns_open(cache, "model", 5, &ns)) {
+        kvp_ns_open(cache, "model", 5, &ns))
         return 1;
-    }
-    for (uint32_t i = 0; i < N_CALLS; i++) {
-        if (n_open == 0 || (n_open < MAX_OPEN && below(4) == 0)) {
+    for (uint32_t i = 0; i < N_CALLS; i++)
+        if (n_open == 0 || (n_open < MAX_OPEN && below(4) == 0))
             open_one(cache, ns, seqs, &n_open);
-        } else {
+        else
             call_one(cache, seqs, &n_open);
-        }
-    }
     kvp_stats stats;
     (void)kvp_cache_stats_get(cache, &stats);
     printf("%llu opens, %llu evicted, %llu swapped out\n", (unsigned long long)stats.opens,
@@ -111,13 +105,11 @@ static int replay(FILE *file)
     const size_t n_bytes = fread(bytes, 1, sizeof bytes, file);
     uint64_t index = 0;
     kvp_oplog *log;
-    if (kvp_oplog_open(bytes, n_bytes, &log)) {
+    if (kvp_oplog_open(bytes, n_bytes, &log))
         return 1;
-    }
     const kvp_status status = kvp_oplog_replay(log, 2, &index);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         fprintf(stderr, "%s at call %llu\n", kvp_status_name(status), (unsigned long long)index);
-    }
     kvp_oplog_close(log);
     return status != KVP_OK;
 }

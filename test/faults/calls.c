@@ -81,9 +81,8 @@ static void run_calls(uint64_t seed, uint32_t n)
     assert_ok(kvp_cache_config_peek(w.cache, &resolved));
     oracle *o = oracle_create(&resolved);
     generator *g = generator_create(seed, index, o);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         run_call(&w, o, g);
-    }
     assert_int_equal(kvp_cache_record_stop(w.cache), sink_of_run.has_failed ? KVP_E_IO : KVP_OK);
     assert_int_equal(sink_of_run.n_after, 0);
     observed end = observe(&w);

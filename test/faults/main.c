@@ -102,9 +102,8 @@ void fault_mix_number(uint64_t number)
 
 void fault_mix(const void *bytes, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         fault_mix_number(((const uint8_t *)bytes)[i]);
-    }
 }
 
 /* Everything that can be observed; a recording that runs does not see us look. */
@@ -126,9 +125,8 @@ fault_call fault_begin(const world *w)
                        .held = held.allocations,
                        .mapped = held.mapped_bytes,
                        .threads = held.threads};
-    if (call.is_watched) {
+    if (call.is_watched)
         call.before = look(w);
-    }
     wrap_armed = true;
     return call;
 }
@@ -136,9 +134,8 @@ fault_call fault_begin(const world *w)
 static void change(const world *w)
 {
     kvp_ns ns;
-    if (w != NULL && kvp_ns_open(w->cache, "planted", 7, &ns) != KVP_OK) {
+    if (w != NULL && kvp_ns_open(w->cache, "planted", 7, &ns) != KVP_OK)
         (void)kvp_cache_reset(w->cache); /* it has all the namespaces that it can have */
-    }
 }
 
 bool fault_end(fault_call *call, kvp_status status, kvp_status refused)
@@ -146,11 +143,10 @@ bool fault_end(fault_call *call, kvp_status status, kvp_status refused)
     const bool is_refused = fault_happened() && !call->had_happened;
     wrap_armed = false;
     if (is_refused) {
-        if (now->planted == PLANT_LEAK) {
+        if (now->planted == PLANT_LEAK)
             wrap_leak();
-        } else if (now->planted == PLANT_CHANGED) {
+        else if (now->planted == PLANT_CHANGED)
             change(call->w);
-        }
         assert_int_equal(status, refused);
     }
     if (is_refused && refused != KVP_OK) {
@@ -163,13 +159,11 @@ bool fault_end(fault_call *call, kvp_status status, kvp_status refused)
             assert_true(same_observed(&call->before, &after));
             drop_observed(&after);
         }
-        if (now->planted == PLANT_CHANGED_LATER) {
+        if (now->planted == PLANT_CHANGED_LATER)
             change(call->w);
-        }
     }
-    if (call->is_watched) {
+    if (call->is_watched)
         drop_observed(&call->before);
-    }
     return is_refused && refused != KVP_OK;
 }
 
@@ -202,16 +196,14 @@ static void run_apart(const scene *s, uint64_t seed, const run *what, run *out_r
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        if (what->planted != PLANT_NOTHING && freopen("/dev/null", "w", stderr) == NULL) {
+        if (what->planted != PLANT_NOTHING && freopen("/dev/null", "w", stderr) == NULL)
             _exit(3);
-        }
         run_here(s, seed);
         _exit(0);
     }
     int status = -1;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
         now->has_ended = false;
-    }
     *out_run = *now;
 }
 
@@ -264,9 +256,8 @@ static bool sweep(const options *o, const scene *s)
         }
         for (uint32_t i = 0; i < SEAMS; i++) {
             const uint64_t n = clean.n_asked[i];
-            if (!sweep_seam(o, s, seed, &clean, (seam)i)) {
+            if (!sweep_seam(o, s, seed, &clean, (seam)i))
                 return false;
-            }
             n_asked[i] += n;
             n_failed[i] += o->most != 0 && o->most < n ? o->most : n;
         }
@@ -305,11 +296,9 @@ static bool self_test(void)
 
 static int find(const char *const *names, uint32_t n, const char *name)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(names[i], name) == 0) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
             return (int)i;
-        }
-    }
     return -1;
 }
 
@@ -330,9 +319,8 @@ static bool run_one(const options *o, const scene *s)
     single one = {s, o->seed};
     const struct CMUnitTest test[] = {cmocka_unit_test_prestate(run_single, &one)};
     const int which = o->seam == NULL ? 0 : find(seam_names, SEAMS, o->seam);
-    if (which < 0) {
+    if (which < 0)
         return false;
-    }
     *now = (run){.which = (seam)which, .at = o->at};
     const int n_wrong = cmocka_run_group_tests(test, NULL, NULL);
     printf("refused %" PRIu64 ", digest %016" PRIx64 "\n", now->n_failed, now->digest);
@@ -361,9 +349,8 @@ static bool read_options(int argc, char **argv, options *o)
                 known = ++i < argc;
             }
         }
-        if (!known) {
+        if (!known)
             return false;
-        }
     }
     return true;
 }
@@ -377,9 +364,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "kvp_faults: wrong usage (see test/faults/main.c)\n");
         return 2;
     }
-    if (o.self_test) {
+    if (o.self_test)
         return self_test() ? 0 : 1;
-    }
     for (uint32_t i = 0; i < n_scenes && good; i++) {
         if (o.scene == NULL || strcmp(o.scene, scenes[i].name) == 0) {
             good = o.is_single ? run_one(&o, &scenes[i]) : sweep(&o, &scenes[i]);

@@ -33,9 +33,8 @@ static void fill(const kvp_memory *memory, const kvp_layout *layout, uint64_t *r
         kvp_layer layer;
         assert_ok(kvp_memory_layer(memory, l, &layer));
         for (uint32_t i = 0; i < BLOCKS * 4 * 2 * 2; i++) {
-            for (uint32_t e = 0; e < 8; e++) {
+            for (uint32_t e = 0; e < 8; e++)
                 values[e] = (float)draw(random, 100);
-            }
             assert_ok(kvp_layer_write(&layer, (int)(i & 1), i / 4, i / 2 % 2, values));
         }
     }
@@ -80,9 +79,8 @@ void scene_memory(uint64_t seed)
         CALL(NULL, KVP_E_NO_MEMORY, kvp_memory_create(&layout, &options, &tiers[i]));
         fill(tiers[i], &layout, &random);
     }
-    for (uint32_t i = 0; i < layout.n_tensors; i++) {
+    for (uint32_t i = 0; i < layout.n_tensors; i++)
         tensors[i] = kvp_memory_tensor(tiers[1], i);
-    }
     CALL(NULL, KVP_E_NO_MEMORY, kvp_memory_wrap(&layout, tensors, &wrapped));
     kvp_copier_config_init(&config);
     config.device = &tiers[0];
@@ -114,9 +112,8 @@ void scene_attention(uint64_t seed)
     attn_meta *meta = attn_describe(&model, &how);
     assert_ok(attn_prepare(meta));
     CALL(NULL, KVP_OK, kvp_attention_run(&meta->attention, meta->scratch, meta->scratch_bytes));
-    for (size_t i = 0; i < meta->n_out; i++) {
+    for (size_t i = 0; i < meta->n_out; i++)
         fault_mix(&meta->out[i], sizeof(meta->out[i]));
-    }
     attn_forget(meta);
     attn_end(&model);
     kvp_attention_team_destroy(team);

@@ -74,19 +74,16 @@ static void hold_some(sched_run *run)
         }
     }
     if (n > 0 && request_of(&run->s, found[0]).state == KVP_REQUEST_LOADING &&
-        draw(&run->hold_random, 2)) {
+        draw(&run->hold_random, 2))
         assert_ok(kvp_sched_release(run->s.sched, found[0]));
-    }
     check_sched(&run->s);
 }
 
 static uint32_t find(const sched_run *run, kvp_request handle)
 {
-    for (uint32_t i = 0; i < run->n; i++) {
-        if (run->handles[i].bits == handle.bits) {
+    for (uint32_t i = 0; i < run->n; i++)
+        if (run->handles[i].bits == handle.bits)
             return i;
-        }
-    }
     fail_msg("a step has a request that nobody submitted");
     return 0;
 }
@@ -123,12 +120,10 @@ static void run_one(sched_run *run)
     int32_t tokens[MOST_SAMPLED];
     hold_some(run);
     const kvp_step step = make_step(s);
-    for (uint32_t i = 0; i < step.n_seqs; i++) {
+    for (uint32_t i = 0; i < step.n_seqs; i++)
         assert_int_equal(request_of(s, step.seqs[i].request).state, KVP_REQUEST_RUNNING);
-    }
-    if (step.n_seqs == 0) {
+    if (step.n_seqs == 0)
         return;
-    }
     if (fault_comes(SEAM_step)) {
         fail_step(s);
         return;

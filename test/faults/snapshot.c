@@ -20,9 +20,8 @@ typedef struct memory {
 static int write_file(void *context, const void *bytes, size_t n_bytes)
 {
     file *f = context;
-    if (fault_comes(SEAM_write)) {
+    if (fault_comes(SEAM_write))
         return 1;
-    }
     assert_true(n_bytes <= FILE_BYTES - f->n);
     memcpy(f->bytes + f->n, bytes, n_bytes);
     f->n += n_bytes;
@@ -33,9 +32,8 @@ static int read_file(void *context, void *out_bytes, size_t capacity, size_t *ou
 {
     file *f = context;
     const size_t left = f->n - f->at;
-    if (fault_comes(SEAM_read)) {
+    if (fault_comes(SEAM_read))
         return 1;
-    }
     *out_n = left < capacity ? left : capacity;
     memcpy(out_bytes, f->bytes + f->at, *out_n);
     f->at += *out_n;
@@ -52,9 +50,8 @@ static int get_block(void *context, const kvp_snapshot_block *block, void *out_b
 static int put_block(void *context, const kvp_snapshot_block *block, const void *bytes)
 {
     memory *m = context;
-    if (fault_comes(SEAM_put)) {
+    if (fault_comes(SEAM_put))
         return 1;
-    }
     memcpy(m->kv[block->tier][block->block], bytes, BLOCK_BYTES);
     return 0;
 }
@@ -78,9 +75,8 @@ static kvp_config draw_config(uint64_t seed)
 static void fill(memory *m, uint64_t seed)
 {
     uint8_t *bytes = &m->kv[0][0][0];
-    for (size_t i = 0; i < sizeof(*m); i++) {
+    for (size_t i = 0; i < sizeof(*m); i++)
         bytes[i] = (uint8_t)draw(&seed, 256);
-    }
 }
 
 static kvp_snapshot_options options_of(memory *m)
@@ -158,7 +154,7 @@ void scene_snapshot(uint64_t seed)
     static file f;
     static memory m;
     const kvp_config config = draw_config(seed);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     fill(&m, seed);
     load_run run = run_begin(w.cache, seed);
     run_on(&run, 120);
@@ -177,5 +173,4 @@ void scene_snapshot(uint64_t seed)
     run_close(&on);
     assert_sound(restored);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }

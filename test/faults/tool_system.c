@@ -60,9 +60,8 @@ int __wrap_renameat(int from_folder, const char *from, int to_folder, const char
 static int is_refused(int kind, int error)
 {
     const unsigned long n = ++n_asked[kind];
-    if (fail_at[kind] == 0 || (kind == WRITE ? n < fail_at[kind] : n != fail_at[kind])) {
+    if (fail_at[kind] == 0 || (kind == WRITE ? n < fail_at[kind] : n != fail_at[kind]))
         return 0;
-    }
     errno = error;
     return 1;
 }
@@ -99,18 +98,16 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, o
 
 static ssize_t read_inner(void *context, char *bytes, size_t n)
 {
-    if (is_refused(READ, EIO)) {
+    if (is_refused(READ, EIO))
         return -1;
-    }
     const size_t got = fread(bytes, 1, n, context);
     return ferror((FILE *)context) ? -1 : (ssize_t)got;
 }
 
 static ssize_t write_inner(void *context, const char *bytes, size_t n)
 {
-    if (is_refused(WRITE, ENOSPC)) {
+    if (is_refused(WRITE, ENOSPC))
         return 0;
-    }
     const size_t put = fwrite(bytes, 1, n, context);
     return fflush(context) == 0 ? (ssize_t)put : 0;
 }
@@ -132,9 +129,8 @@ static FILE *watched(FILE *inner, const char *mode)
     const cookie_io_functions_t functions = {read_inner, write_inner, seek_inner, close_inner};
     FILE *file = fopencookie(inner, mode, functions);
     char *buffer = __real_malloc(BUFFER_BYTES); /* as long as the process lives */
-    if (file == NULL || buffer == NULL || setvbuf(file, buffer, _IOFBF, BUFFER_BYTES) != 0) {
+    if (file == NULL || buffer == NULL || setvbuf(file, buffer, _IOFBF, BUFFER_BYTES) != 0)
         abort();
-    }
     return file;
 }
 
@@ -218,12 +214,10 @@ static void write_counts(void)
 {
     const char *path = getenv("KVP_FAULT_COUNTS");
     FILE *file = path == NULL ? NULL : __real_fopen(path, "w");
-    for (int i = 0; file != NULL && i < KINDS; i++) {
+    for (int i = 0; file != NULL && i < KINDS; i++)
         fprintf(file, "%s %lu\n", names[i], n_asked[i]);
-    }
-    if (file != NULL) {
+    if (file != NULL)
         fclose(file);
-    }
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -232,12 +226,10 @@ __attribute__((constructor)) static void begin(void)
     tick_us = tick == NULL ? tick_us : strtol(tick, NULL, 10);
     for (int i = 0; fault != NULL && i < KINDS; i++) {
         const size_t n = strlen(names[i]);
-        if (strncmp(fault, names[i], n) == 0 && fault[n] == ':') {
+        if (strncmp(fault, names[i], n) == 0 && fault[n] == ':')
             fail_at[i] = strtoul(fault + n + 1, NULL, 10);
-        }
     }
     stdout = watched(stdout, "w");
-    if (atexit(write_counts) != 0) {
+    if (atexit(write_counts) != 0)
         abort();
-    }
 }

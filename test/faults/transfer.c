@@ -60,10 +60,9 @@ static void create_others(pair *p)
 static void attach_harmful(moving *m)
 {
     harm_side(&m->p, m->side, FAULT_NONE, 0);
-    for (uint32_t i = 0; i < HARMS; i++) {
+    for (uint32_t i = 0; i < HARMS; i++)
         if (fault_is(harms[i].which))
             harm_side(&m->p, m->side, harms[i].kind, fault_wanted(harms[i].which));
-    }
 }
 
 static void tell_faults(const moving *m)
@@ -88,12 +87,10 @@ static void move(moving *m)
         const uint32_t n = 1 + draw(&m->random, left < 9 ? left : 9);
         prefill(&m->p, (kvp_range){from, from + n});
         from += n;
-        if (m->p.id_a == 0 && from > mark_at) {
+        if (m->p.id_a == 0 && from > mark_at)
             mark(&m->p);
-        }
-        if (m->p.id_a != 0) {
+        if (m->p.id_a != 0)
             progress_both(&m->p, draw(&m->random, 3));
-        }
     }
     progress_both(&m->p, 60);
 }
@@ -112,12 +109,10 @@ static bool settle(moving *m)
 {
     pair *p = &m->p;
     const kvp_range moved = {m->n_cached, m->n_tokens};
-    if (info_a(p).state < KVP_TRANSFER_COMPLETE) {
+    if (info_a(p).state < KVP_TRANSFER_COMPLETE)
         assert_ok(kvp_sender_abort(p->sender, p->id_a, KVP_E_PEER));
-    }
-    if (info_b(p).state < KVP_TRANSFER_COMPLETE) {
+    if (info_b(p).state < KVP_TRANSFER_COMPLETE)
         assert_ok(kvp_receiver_abort(p->receiver, p->id_b, KVP_E_PEER));
-    }
     const kvp_transfer_info a = info_a(p), b = info_b(p);
     const bool has_arrived = b.state == KVP_TRANSFER_COMPLETE;
     assert_reason(&a);
@@ -159,9 +154,8 @@ void scene_transfer(uint64_t seed)
     reserve(&m.p);
     watch_place(&m.p.b);
     move(&m);
-    if (does_harm_anywhere) {
+    if (does_harm_anywhere)
         tell_faults(&m);
-    }
     if (!settle(&m)) {
         assert_true(fault_happened());
         move_again(&m);

@@ -61,9 +61,8 @@ static void deliver(worker *w, driver *d, uint64_t seed)
         refuse(w, w->late, w->n_late, KVP_E_STATE);
     } else {
         take(w, d);
-        if (fault_comes(SEAM_message_twice)) {
+        if (fault_comes(SEAM_message_twice))
             refuse(w, d->bytes, d->n_bytes, KVP_E_STATE);
-        }
     }
 }
 

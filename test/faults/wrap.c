@@ -85,9 +85,8 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 void *__wrap_realloc(void *memory, size_t bytes)
 {
-    if (is_refused(SEAM_allocation)) {
+    if (is_refused(SEAM_allocation))
         return NULL;
-    }
     forget(memory);
     return keep(__real_realloc(memory, bytes));
 }
@@ -105,9 +104,8 @@ void __wrap_free(void *memory)
 
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    if (is_refused(SEAM_mapping)) {
+    if (is_refused(SEAM_mapping))
         return MAP_FAILED;
-    }
     void *memory = __real_mmap(at, bytes, protection, flags, file, offset);
     n_mapped_bytes += memory == MAP_FAILED ? 0 : bytes;
     return memory;
@@ -122,9 +120,8 @@ int __wrap_munmap(void *at, size_t bytes)
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*routine)(void *), void *argument)
 {
-    if (is_refused(SEAM_thread)) {
+    if (is_refused(SEAM_thread))
         return EAGAIN;
-    }
     n_threads++;
     return __real_pthread_create(thread, attributes, routine, argument);
 }

@@ -25,17 +25,15 @@ static sched_world chunked_world(uint32_t usable, double watermark)
 static void long_prompts_do_not_thrash(rig *r)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        sched_world s = chunked_world(26, k == 0 ? 0.0 : 0.08);
-        for (int32_t i = 0; i < 10; i++) {
+        scoped_sched_world s = chunked_world(26, k == 0 ? 0.0 : 0.08);
+        for (int32_t i = 0; i < 10; i++)
             (void)submit(&s, 100 * i + 1, 40, 5);
-        }
         run_until_over(&s, 10);
         const kvp_sched_stats stats = sched_stats_of(&s);
         EXPECT_EQ(r, stats.preemptions, 0);
         EXPECT_EQ(r, stats.lost_tokens, 0);
         EXPECT_EQ(r, stats.scheduled_tokens, 10 * (40 + 4));
         EXPECT_EQ(r, stats.sampled_tokens, 10 * 5);
-        end_sched_world(&s);
     }
 }
 
@@ -43,7 +41,7 @@ static void long_prompts_do_not_thrash(rig *r)
  * and so do all that wait behind. */
 static void what_can_never_run_is_refused_at_once(rig *r)
 {
-    sched_world s = chunked_world(16, 0.1);
+    scoped_sched_world s = chunked_world(16, 0.1);
     kvp_request request = {0};
     kvp_sched_limit limit = {0, 0};
     (void)submit(&s, 3000, 20, 4);
@@ -56,7 +54,6 @@ static void what_can_never_run_is_refused_at_once(rig *r)
     (void)submit(&s, 2000, 20, 4);
     run_until_over(&s, 3);
     EXPECT_EQ(r, sched_stats_of(&s).refused, 2);
-    end_sched_world(&s);
 }
 
 /* R5: two layer groups, one of them sliding, in a pool that holds little more than one request:
@@ -67,14 +64,12 @@ static void windowed_groups_of_a_small_pool_all_end(rig *r)
     const kvp_sched_config sched_config = sched_config_of(8, 16);
     config.n_groups = 2;
     config.groups[1] = (kvp_group){2, 6, 0};
-    sched_world s = make_sched_world(&config, &sched_config);
-    for (int32_t i = 0; i < 8; i++) {
+    scoped_sched_world s = make_sched_world(&config, &sched_config);
+    for (int32_t i = 0; i < 8; i++)
         (void)submit(&s, 100 * i + 1, 20, 12);
-    }
     run_until_over(&s, 8);
     EXPECT_EQ(r, sched_stats_of(&s).ended, 8);
     EXPECT_EQ(r, sched_stats_of(&s).sampled_tokens >= 8 * 12, 1);
-    end_sched_world(&s);
 }
 
 /* R6: more is to be swapped out than the host has room for. It is computed anew instead; the
@@ -82,10 +77,9 @@ static void windowed_groups_of_a_small_pool_all_end(rig *r)
 static void overshoot_of_the_host_is_no_end(rig *r)
 {
     for (uint32_t host = 1; host <= 6; host++) {
-        sched_world s = swap_world(12, host);
-        for (int32_t i = 0; i < 6; i++) {
+        scoped_sched_world s = swap_world(12, host);
+        for (int32_t i = 0; i < 6; i++)
             (void)submit(&s, 100 * i + 1, 10, 16);
-        }
         run_until_over(&s, 6);
         EXPECT(r, sched_stats_of(&s).preemptions > 0);
         EXPECT(r, host > 2 || sched_stats_of(&s).recomputed > 0);
@@ -94,7 +88,6 @@ static void overshoot_of_the_host_is_no_end(rig *r)
         EXPECT_EQ(r, shortage_of(&s.w).missing_blocks, 10 - host);
         EXPECT_EQ(r, info_of(&s.w, seq).tier, KVP_DEVICE);
         close_seq(&s.w, seq);
-        end_sched_world(&s);
     }
 }
 
@@ -111,7 +104,7 @@ static sched_world loading_world(uint32_t usable)
  * that wait hold no block, so it runs at once; their loads end in the wrong order, and all end. */
 static void requests_that_load_hold_no_blocks(rig *r)
 {
-    sched_world s = loading_world(7);
+    scoped_sched_world s = loading_world(7);
     const kvp_request a = submit(&s, 100, 16, 8);
     const kvp_request b = submit(&s, 200, 12, 8);
     EXPECT_OK(r, kvp_sched_hold(s.sched, a, 10));
@@ -125,14 +118,13 @@ static void requests_that_load_hold_no_blocks(rig *r)
     EXPECT_OK(r, kvp_sched_release(s.sched, a));
     run_until_over(&s, 3);
     EXPECT_EQ(r, sched_stats_of(&s).released, 2);
-    end_sched_world(&s);
 }
 
 /* V16: a load fails and nobody says so. Others go on; at its deadline the request waits for
  * admission, and computes what was not loaded. What comes late is refused. */
 static void load_that_is_never_answered_ends(rig *r)
 {
-    sched_world s = loading_world(16);
+    scoped_sched_world s = loading_world(16);
     kvp_sched_expired expired = {0};
     const kvp_request silent = submit(&s, 100, 16, 4);
     EXPECT_OK(r, kvp_sched_hold(s.sched, silent, 10));
@@ -148,7 +140,6 @@ static void load_that_is_never_answered_ends(rig *r)
     EXPECT_STATUS(r, KVP_E_STATE, kvp_sched_release(s.sched, silent));
     EXPECT_STATUS(r, KVP_E_STATE, kvp_sched_hold(s.sched, silent, 20));
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* ---------------------------------------------------------------------------------- transfers */
@@ -190,11 +181,10 @@ static void expect_late_kv_is_refused(rig *r, pair *p, kvp_seq owner)
 static void aborted_load_gives_everything_back(rig *r)
 {
     for (uint32_t closes = 0; closes < 2; closes++) {
-        pair p = begin_transfer();
+        scoped_pair p = begin_transfer();
         EXPECT_EQ(r, info_b(&p).state, KVP_TRANSFER_MOVING);
-        if (!closes) {
+        if (!closes)
             EXPECT_OK(r, kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
-        }
         close_b(&p);
         const kvp_stats stats = stats_of(&p.b.w);
         EXPECT_EQ(r, stats.held_blocks, 0);
@@ -202,13 +192,11 @@ static void aborted_load_gives_everything_back(rig *r)
         const kvp_seq next = open_seq(&p.b.w, ints(500), SENT_TOKENS, NULL); /* takes them */
         expect_late_kv_is_refused(r, &p, next);
         close_seq(&p.b.w, next);
-        end_pair(&p);
     }
-    pair p = begin_transfer();
+    scoped_pair p = begin_transfer();
     EXPECT_OK(r, kvp_seq_truncate(p.b.w.cache, p.seq_b, SENT_CACHED, NULL));
     EXPECT_OK(r, kvp_seq_extend(p.b.w.cache, p.seq_b, ints(500), SENT_TOKENS - SENT_CACHED, 0));
     expect_late_kv_is_refused(r, &p, p.seq_b);
-    end_pair(&p);
 }
 
 /* R3: others want blocks while a sequence is sent. Its blocks are held: who wants them is refused.
@@ -216,7 +204,7 @@ static void aborted_load_gives_everything_back(rig *r)
 static void what_is_being_sent_is_not_evicted(rig *r)
 {
     for (uint32_t closes = 0; closes < 2; closes++) {
-        pair p = begin_transfer();
+        scoped_pair p = begin_transfer();
         kvp_stats stats = stats_of(&p.a.w);
         kvp_prompt prompt = prompt_of(NULL, 0);
         kvp_seq none = {0};
@@ -235,7 +223,6 @@ static void what_is_being_sent_is_not_evicted(rig *r)
         EXPECT_EQ(r, info_of(&p.b.w, p.seq_b).computed_tokens, SENT_CACHED);
         EXPECT_EQ(r, has_kv(&p.b, p.seq_b, (kvp_range){0, SENT_TOKENS}), !closes);
         EXPECT_EQ(r, match(&p.b.w, ints(1), SENT_TOKENS).hit_tokens, SENT_CACHED);
-        end_pair(&p);
     }
 }
 

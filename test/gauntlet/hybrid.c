@@ -60,9 +60,8 @@ static void step_to(hybrid *h, rig_seq *s, const int32_t *tokens, uint32_t to, b
     h->slots[write % SLOTS] = digest(tokens, to);
     rig_forward(h->r, s, from, to);
     rig_commit(h->r, s, to);
-    if (keep) {
+    if (keep)
         EXPECT_OK(h->r, kvp_seq_checkpoint(h->r->cache, s->handle, NULL));
-    }
 }
 
 /* Open a prompt and compute it in the chunks that the cache asks for. */
@@ -70,12 +69,10 @@ static rig_seq *open_done(hybrid *h, const int32_t *tokens, uint32_t n)
 {
     rig_seq *s = rig_open(h->r, tokens, n);
     const kvp_state_info ends = state_of(h, s);
-    if (ends.branch_end != 0) {
+    if (ends.branch_end != 0)
         step_to(h, s, tokens, ends.branch_end, true);
-    }
-    if (ends.prompt_end != 0) {
+    if (ends.prompt_end != 0)
         step_to(h, s, tokens, ends.prompt_end, true);
-    }
     step_to(h, s, tokens, n, false);
     return s;
 }
@@ -109,9 +106,8 @@ static void branch_is_hit_from_the_third_on(rig *r)
     hybrid h = begin(r, 120, 16);
     for (int32_t user = 0; user < 6; user++) {
         memcpy(prompt, rig_tokens(0), sizeof(prompt));
-        for (int32_t i = 42; i < 64; i++) {
+        for (int32_t i = 42; i < 64; i++)
             prompt[i] = 1000 * (user + 1) + i;
-        }
         rig_close(r, open_done(&h, prompt, 60));
         EXPECT_EQ(r, r->info.hit_tokens, user < 2 ? 0 : 40);
         EXPECT_EQ(r, r->info.stop, user == 1 ? KVP_STOP_NO_KV : KVP_STOP_MISS);
@@ -144,11 +140,9 @@ static void roll_back_has_the_state_of_its_place(rig *r)
         rig_extend(r, s, tokens + n, 1);
         step_to(&h, s, tokens, n + 1, false);
     }
-    for (uint32_t n = 1; n < 30; n++) {
-        if (n != 20) {
+    for (uint32_t n = 1; n < 30; n++)
+        if (n != 20)
             EXPECT_STATUS(r, KVP_E_DROPPED, kvp_seq_truncate(r->cache, s->handle, n, NULL));
-        }
-    }
     EXPECT_EQ(r, rig_info(r, s).computed_tokens, 30);
     rig_truncate(r, s, 20);
     rig_extend(r, s, rig_tokens(500), 3);
@@ -170,9 +164,8 @@ static void long_sequences_hold_no_more_slots(rig *r)
         /* its own, and until the next step no other: the checkpoint is cached */
         EXPECT_EQ(r, held_slots(&h), (uint32_t)i + 1);
     }
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++)
         rig_close(r, seqs[i]);
-    }
     EXPECT_EQ(r, held_slots(&h), 0);
 }
 

@@ -30,9 +30,8 @@ subject *late_open(late *l, const int32_t *tokens, uint32_t n_tokens)
     memset(&l->info, 0, sizeof(l->info));
     EXPECT_OK(l->r, kvp_seq_open(l->w->cache, l->ns, &prompt, &handle, &l->info));
     subject *s = watch_new_subject(l->w, handle, "model");
-    for (uint32_t i = 0; i < n_tokens; i++) {
+    for (uint32_t i = 0; i < n_tokens; i++)
         truth_line_add(&l->w->truth, &s->line, tokens[i]);
-    }
     s->known = n_tokens;
     s->scheduled = l->info.hit_tokens;
     watch_called(l->w, false);
@@ -42,9 +41,8 @@ subject *late_open(late *l, const int32_t *tokens, uint32_t n_tokens)
 void late_extend(late *l, subject *s, const int32_t *tokens, uint32_t n_tokens)
 {
     EXPECT_OK(l->r, kvp_seq_extend(l->w->cache, s->handle, tokens, n_tokens, 0));
-    for (uint32_t i = 0; i < n_tokens; i++) {
+    for (uint32_t i = 0; i < n_tokens; i++)
         truth_line_add(&l->w->truth, &s->line, tokens[i]);
-    }
     s->known += n_tokens;
     watch_called(l->w, true);
 }
@@ -103,9 +101,8 @@ uint32_t late_failed(late *l, work_step *step)
     watch_called(l->w, false);
     for (uint32_t i = 0; i < l->w->n_subjects; i++) {
         subject *s = &l->w->subjects[i];
-        if (s->is_open) {
+        if (s->is_open)
             s->scheduled = watch_info(l->w, s).computed_tokens;
-        }
     }
     watch_audit_attached(l->w);
     return n;
@@ -131,19 +128,16 @@ void late_leave_cached(late *l, const int32_t *tokens, uint32_t n_tokens)
 void late_end(late *l)
 {
     watch *w = l->w;
-    while (w->device.n_steps > 0 && !l->r->verdict.is_bad) {
+    while (w->device.n_steps > 0 && !l->r->verdict.is_bad)
         late_finish(l, w->device.steps[0]);
-    }
     if (!l->r->verdict.is_bad) {
         late_finish(l, late_step(l, NULL, 0)); /* the copies that wait */
         watch_audit_attached(w);
         watch_audit_computed(w);
     }
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
-        if (w->subjects[i].is_open && !l->r->verdict.is_bad) {
+    for (uint32_t i = 0; i < w->n_subjects; i++)
+        if (w->subjects[i].is_open && !l->r->verdict.is_bad)
             late_close(l, &w->subjects[i]);
-        }
-    }
     const kvp_stats stats = watch_stats(w);
     EXPECT_EQ(l->r, stats.free_blocks + stats.cached_blocks, stats.usable_blocks);
     EXPECT_EQ(l->r, stats.host_free_blocks + stats.host_cached_blocks, stats.host_usable_blocks);

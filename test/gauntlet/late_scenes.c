@@ -143,9 +143,8 @@ static void table_of_a_step_stays_as_it_was_made(rig *r)
         dense.query_start = starts[1];
         EXPECT_OK(r, kvp_meta_fill_dense(l.w->cache, &batch, &dense));
         EXPECT(r, memcmp(tables[0], before, sizeof(before)) == 0);
-        for (uint32_t i = 0; i < 9; i++) {
+        for (uint32_t i = 0; i < 9; i++)
             EXPECT(r, tables[0][i / 3] != tables[1][i % 3]);
-        }
         late_finish(&l, late_step(&l, &b, 1));
         late_finish(&l, step);
         late_end(&l);

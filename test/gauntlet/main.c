@@ -25,11 +25,9 @@ enum { LISTS = sizeof(lists) / sizeof(*lists) };
 
 static bool is_named(const scene *one, char **names, int n_names)
 {
-    for (int i = 0; i < n_names; i++) {
-        if (strcmp(names[i], one->id) == 0 || strcmp(names[i], one->name) == 0) {
+    for (int i = 0; i < n_names; i++)
+        if (strcmp(names[i], one->id) == 0 || strcmp(names[i], one->name) == 0)
             return true;
-        }
-    }
     return n_names == 0;
 }
 
@@ -48,9 +46,8 @@ static bool play(const scene *one)
     const bool is_bad = r->verdict.is_bad;
     printf("%-4s%-5s%-58s%8" PRIu64 " slots\n", one->id, is_bad ? "BAD" : "ok", one->name,
            r->n_slots);
-    if (is_bad) {
+    if (is_bad)
         printf("    %s\n", r->verdict.why);
-    }
     fflush(stdout);
     free(r);
     return !is_bad;
@@ -59,11 +56,9 @@ static bool play(const scene *one)
 static const scene *find(const char *id)
 {
     for (uint32_t i = 0; i < LISTS; i++) {
-        for (uint32_t k = 0; k < lists[i]->n_scenes; k++) {
-            if (strcmp(lists[i]->scenes[k].id, id) == 0) {
+        for (uint32_t k = 0; k < lists[i]->n_scenes; k++)
+            if (strcmp(lists[i]->scenes[k].id, id) == 0)
                 return &lists[i]->scenes[k];
-            }
-        }
     }
     return NULL;
 }
@@ -100,9 +95,8 @@ int main(int argc, char **argv)
 {
     const bool lists_only = argc == 2 && strcmp(argv[1], "--list") == 0;
     uint32_t n_played = 0, n_bad = 0;
-    if (argc == 2 && strcmp(argv[1], "--self-test") == 0) {
+    if (argc == 2 && strcmp(argv[1], "--self-test") == 0)
         return self_test();
-    }
     if (argc > 2 && strcmp(argv[1], "--start-at") == 0) {
         if (!start_at(strtoull(argv[2], NULL, 0))) {
             fprintf(stderr, "kvp_gauntlet: --start-at needs a library with checks\n");
@@ -127,8 +121,7 @@ int main(int argc, char **argv)
                         "[--start-at N] [NUMBER-OR-NAME ...]]\n");
         return 2;
     }
-    if (!lists_only) {
+    if (!lists_only)
         printf("%" PRIu32 " scenes, %" PRIu32 " bad\n", n_played, n_bad);
-    }
     return n_bad > 0;
 }

@@ -27,9 +27,8 @@ static void hit_leaves_the_middle_of_the_queue(rig *r)
         queue[USABLE - 1] = block;
     }
     rig_seq *all = rig_open_done(r, rig_tokens(1000), 4 * USABLE);
-    for (uint32_t i = 0; i < USABLE; i++) {
+    for (uint32_t i = 0; i < USABLE; i++)
         EXPECT_EQ(r, rig_row(r, all, 0, i), queue[i]);
-    }
 }
 
 static void entry_ends_with_the_content(rig *r)
@@ -53,9 +52,8 @@ static void partly_filled_block_is_counted(rig *r)
     rig_begin(r, &config);
     for (uint32_t n = 1; n <= 12; n++) {
         rig_seq *s = rig_open_done(r, rig_tokens(100 * (int32_t)n), n);
-        for (uint32_t i = 0; i < (n + 3) / 4; i++) {
+        for (uint32_t i = 0; i < (n + 3) / 4; i++)
             EXPECT_EQ(r, rig_block(r, KVP_DEVICE, rig_row(r, s, 0, i)).ref_count, 1);
-        }
         rig_seq *fork = rig_fork(r, s, KVP_END);
         EXPECT_EQ(r, rig_block(r, KVP_DEVICE, rig_row(r, s, 0, (n - 1) / 4)).ref_count, 2);
         EXPECT_EQ(r, rig_close(r, s).freed_blocks, 0);

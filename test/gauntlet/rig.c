@@ -11,9 +11,8 @@ static const char *const space_name = "model";
 
 void rig_expect(rig *r, bool is_so, const char *what, const char *file, int line)
 {
-    if (!is_so) {
+    if (!is_so)
         verdict_bad(&r->verdict, "%s:%d: %s", file, line, what);
-    }
 }
 
 void rig_expect_eq(rig *r, rig_pair numbers, const char *what, const char *file, int line)
@@ -46,9 +45,8 @@ kvp_config rig_config(uint32_t usable)
 const int32_t *rig_tokens(int32_t first)
 {
     static int32_t tokens[RIG_TOKENS];
-    for (int32_t i = 0; tokens[RIG_TOKENS - 1] == 0 && i < RIG_TOKENS; i++) {
+    for (int32_t i = 0; tokens[RIG_TOKENS - 1] == 0 && i < RIG_TOKENS; i++)
         tokens[i] = i;
-    }
     return tokens + first;
 }
 
@@ -91,9 +89,8 @@ static void run_copy(rig *r, uint32_t memory, kvp_copy copy, uint8_t *const *dro
         poison(r, memory, copy.dst_tier, copy.dst_block);
         *mark = (uint8_t)(*mark & ~(1u << memory));
     }
-    if (r->planted == RIG_SKIPPED_COPY) {
+    if (r->planted == RIG_SKIPPED_COPY)
         return;
-    }
     copy.n_tokens -= r->planted == RIG_SHORT_COPY && copy.n_tokens > 1;
     shadow_copy(r->memory, memory, &copy);
 }
@@ -101,14 +98,12 @@ static void run_copy(rig *r, uint32_t memory, kvp_copy copy, uint8_t *const *dro
 /* In order in one memory; phase by phase, each backwards, in the other. */
 static void run_plan(rig *r, const kvp_copy *copies, uint32_t n, uint8_t *const *dropped)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         run_copy(r, SHADOW_IN_ORDER, copies[i], dropped);
-    }
     for (uint32_t begin = 0, end; begin < n; begin = end) {
         for (end = begin; end < n && copies[end].phase == copies[begin].phase; end++) {}
-        for (uint32_t i = end; i-- > begin;) {
+        for (uint32_t i = end; i-- > begin;)
             run_copy(r, SHADOW_BY_PHASE, copies[i], dropped);
-        }
     }
 }
 
@@ -120,20 +115,17 @@ void rig_called(rig *r)
     r->n_calls++;
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
         dropped[tier] = random_allocate(r->memory->n_blocks[tier], 1);
-        for (uint32_t b = 1; b < r->memory->n_blocks[tier]; b++) {
+        for (uint32_t b = 1; b < r->memory->n_blocks[tier]; b++)
             dropped[tier][b] = look_at_block(r, tier, b) ? 3 : 0;
-        }
     }
     kvp_copy *copies = random_allocate(r->config.max_copies, sizeof(*copies));
     EXPECT_OK(r, kvp_plan_take(r->cache, copies, r->config.max_copies, &n));
     run_plan(r, copies, n, dropped);
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
         for (uint32_t b = 1; b < r->memory->n_blocks[tier]; b++) {
-            for (uint32_t m = 0; m < SHADOW_MEMORIES && dropped[tier][b] != 0; m++) {
-                if ((dropped[tier][b] & (1u << m)) != 0) {
+            for (uint32_t m = 0; m < SHADOW_MEMORIES && dropped[tier][b] != 0; m++)
+                if ((dropped[tier][b] & (1u << m)) != 0)
                     poison(r, m, tier, (int32_t)b);
-                }
-            }
         }
         free(dropped[tier]);
     }
@@ -157,24 +149,20 @@ void rig_begin(rig *r, const kvp_config *config)
         const uint32_t n = r->memory->n_blocks[tier];
         r->generations[tier] = random_allocate(n, sizeof(**r->generations));
         r->states[tier] = random_allocate(n, sizeof(**r->states));
-        for (uint32_t b = 1; b < n; b++) {
+        for (uint32_t b = 1; b < n; b++)
             (void)look_at_block(r, tier, b);
-        }
     }
 }
 
 void rig_end(rig *r)
 {
-    if (r->cache == NULL) {
+    if (r->cache == NULL)
         return;
-    }
     rig_called(r);
     rig_audit(r);
-    for (uint32_t i = 0; i < RIG_SEQS; i++) {
-        if (r->seqs[i].is_open) {
+    for (uint32_t i = 0; i < RIG_SEQS; i++)
+        if (r->seqs[i].is_open)
             rig_close(r, &r->seqs[i]);
-        }
-    }
     const kvp_stats stats = rig_stats(r);
     EXPECT_EQ(r, stats.free_blocks + stats.cached_blocks, stats.usable_blocks);
     EXPECT_EQ(r, stats.host_free_blocks + stats.host_cached_blocks, stats.host_usable_blocks);
@@ -215,9 +203,8 @@ static void audit_block(rig *r, uint32_t tier, uint32_t block)
     const uint32_t U = r->config.unit_tokens;
     const kvp_block_info info = rig_block(r, tier, (int32_t)block);
     const truth_unit *unit = truth_find(&r->truth, &info.hash);
-    if (info.sealed_units > 0 && unit == NULL) {
+    if (info.sealed_units > 0 && unit == NULL)
         verdict_bad(&r->verdict, "block %" PRIu32 ": nobody ever had its unit", block);
-    }
     for (uint32_t end = info.sealed_tokens; end > 0 && unit != NULL; end -= U) {
         for (uint32_t i = 0; i < U; i++) {
             expect_slot(r, tier, (int64_t)block * r->config.block_tokens + end - U + i,
@@ -253,11 +240,9 @@ static void expect_keys(rig *r, const rig_seq *s, uint32_t query, uint32_t end)
 
 void rig_audit(rig *r)
 {
-    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
-        for (uint32_t b = 1; b < r->memory->n_blocks[tier]; b++) {
+    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++)
+        for (uint32_t b = 1; b < r->memory->n_blocks[tier]; b++)
             audit_block(r, tier, b);
-        }
-    }
     for (uint32_t i = 0; i < RIG_SEQS; i++) {
         if (r->seqs[i].is_open) {
             const uint32_t computed = rig_info(r, &r->seqs[i]).computed_tokens;
@@ -275,9 +260,8 @@ void rig_forward(rig *r, rig_seq *s, uint32_t from, uint32_t to)
         verdict_bad(&r->verdict, "there is nothing to compute");
         return;
     }
-    for (uint32_t p = from; p < to; p++) {
+    for (uint32_t p = from; p < to; p++)
         expect_keys(r, s, p, from);
-    }
     for (uint32_t g = 0; g < r->config.n_groups; g++) {
         memset(slots, 0xff, sizeof(slots));
         EXPECT_OK(r, kvp_seq_slots(r->cache, s->handle, g, from, to - from, slots));
@@ -289,9 +273,8 @@ void rig_forward(rig *r, rig_seq *s, uint32_t from, uint32_t to)
             }
         }
     }
-    for (uint32_t p = from; p < to; p++) {
+    for (uint32_t p = from; p < to; p++)
         expect_keys(r, s, p, p + 1);
-    }
 }
 
 /* A node's tag: the tokens', with its path behind them. */
@@ -301,14 +284,12 @@ static uint64_t node_tag(rig *r, const rig_seq *s, const int32_t *tokens, const 
     int32_t path[64];
     uint32_t n = 0;
     truth_line line;
-    for (int32_t k = node; k >= 0 && n < 64; k = parents[k]) {
+    for (int32_t k = node; k >= 0 && n < 64; k = parents[k])
         path[n++] = tokens[k];
-    }
     truth_line_begin(&r->truth, &line, space_name, s->line.capacity);
     truth_line_copy(&r->truth, &line, &s->line, s->line.n);
-    while (n > 0) {
+    while (n > 0)
         truth_line_add(&r->truth, &line, path[--n]);
-    }
     const uint64_t tag = line.tags[line.n - 1];
     truth_line_end(&line);
     return tag;
@@ -359,18 +340,16 @@ static void run_moves(rig *r, const kvp_slot_move *moves, uint32_t n)
 {
     const int64_t S = r->config.block_tokens;
     shadow_slot kept[256];
-    if (r->planted == RIG_SKIPPED_MOVE) {
+    if (r->planted == RIG_SKIPPED_MOVE)
         return;
-    }
     for (uint32_t i = 0; i < n; i++) {
         const shadow_slot *from =
             shadow_at(r->memory, SHADOW_IN_ORDER, KVP_DEVICE, (int32_t)(moves[i].src / S),
                       (uint32_t)(moves[i].src % S));
         kept[i] = from == NULL ? (shadow_slot){.tag = SHADOW_NOTHING} : *from;
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         shadow_write(r->memory, 0, moves[i].dst, kept[i]);
-    }
 }
 
 uint32_t rig_accept(rig *r, rig_seq *const *seqs, const int32_t *leaves, uint32_t n_seqs)
@@ -386,18 +365,15 @@ uint32_t rig_accept(rig *r, rig_seq *const *seqs, const int32_t *leaves, uint32_
     }
     kvp_accept accept = {sizeof(accept), n_seqs, each, handles, leaves, moves, 0, 0};
     EXPECT_OK(r, kvp_seq_accept(r->cache, &accept));
-    for (uint32_t g = 0; g < r->config.n_groups; g++) {
+    for (uint32_t g = 0; g < r->config.n_groups; g++)
         run_moves(r, moves + (size_t)g * each, accept.n_moves);
-    }
     for (uint32_t i = 0; i < n_seqs && i < 8; i++) {
         int32_t path[64];
         uint32_t n = 0;
-        for (int32_t k = leaves[i]; k >= 0 && n < 64; k = trees[i].parents[k]) {
+        for (int32_t k = leaves[i]; k >= 0 && n < 64; k = trees[i].parents[k])
             path[n++] = trees[i].tokens[k];
-        }
-        while (n > 0) {
+        while (n > 0)
             truth_line_add(&r->truth, &seqs[i]->line, path[--n]);
-        }
     }
     rig_called(r);
     for (uint32_t i = 0; i < n_seqs; i++) {

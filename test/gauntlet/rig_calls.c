@@ -53,9 +53,8 @@ kvp_open_info rig_match(rig *r, const int32_t *tokens, uint32_t n_tokens)
 static rig_seq *new_seq(rig *r, kvp_seq handle, const char *space)
 {
     uint32_t i = 0;
-    while (i + 1 < RIG_SEQS && r->seqs[i].is_open) {
+    while (i + 1 < RIG_SEQS && r->seqs[i].is_open)
         i++;
-    }
     r->seqs[i] = (rig_seq){.is_open = true, .handle = handle, .serial = ++r->n_serials};
     truth_line_begin(&r->truth, &r->seqs[i].line, space, r->config.max_seq_tokens);
     return &r->seqs[i];
@@ -67,9 +66,8 @@ rig_seq *rig_open_with(rig *r, kvp_ns ns, const char *space, const kvp_prompt *p
     memset(&r->info, 0, sizeof(r->info));
     const kvp_status status = kvp_seq_open(r->cache, ns, prompt, &handle, &r->info);
     EXPECT_STATUS(r, KVP_OK, status);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         return &r->seqs[RIG_SEQS - 1]; /* never used: it stays closed */
-    }
     rig_seq *s = new_seq(r, handle, space);
     for (uint32_t i = 0; i < prompt->n_keys && i < TRUTH_KEYS; i++) {
         const kvp_key *key = &prompt->keys[i];
@@ -78,9 +76,8 @@ rig_seq *rig_open_with(rig *r, kvp_ns ns, const char *space, const kvp_prompt *p
             .type = key->type, .begin = key->begin, .end = key->end, .n_bytes = key->n_bytes};
         memcpy(own->bytes, key->bytes, key->n_bytes < TRUTH_KEY_BYTES ? key->n_bytes : 3);
     }
-    for (uint32_t i = 0; i < prompt->n_tokens; i++) {
+    for (uint32_t i = 0; i < prompt->n_tokens; i++)
         truth_line_add(&r->truth, &s->line, prompt->tokens[i]);
-    }
     rig_called(r);
     return s;
 }
@@ -123,9 +120,8 @@ void rig_extend(rig *r, rig_seq *s, const int32_t *tokens, uint32_t n_tokens)
 {
     const kvp_status status = kvp_seq_extend(r->cache, s->handle, tokens, n_tokens, 0);
     EXPECT_STATUS(r, KVP_OK, status);
-    for (uint32_t i = 0; i < n_tokens && status == KVP_OK; i++) {
+    for (uint32_t i = 0; i < n_tokens && status == KVP_OK; i++)
         truth_line_add(&r->truth, &s->line, tokens[i]);
-    }
     rig_called(r);
 }
 
@@ -142,9 +138,8 @@ rig_seq *rig_fork(rig *r, const rig_seq *parent, uint32_t at)
     kvp_seq handle = {0};
     const kvp_status status = kvp_seq_fork(r->cache, parent->handle, at, 0, &handle);
     EXPECT_STATUS(r, KVP_OK, status);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         return &r->seqs[RIG_SEQS - 1];
-    }
     rig_seq *s = new_seq(r, handle, "model");
     truth_line_copy(&r->truth, &s->line, &parent->line, at == KVP_END ? parent->line.n : at);
     rig_called(r);

@@ -97,9 +97,8 @@ static void accept_takes_any_order_and_any_subset(rig *r)
     EXPECT_EQ(r, rig_info(r, s[0]).n_tokens, 8);
     EXPECT_EQ(r, rig_info(r, s[0]).last_token, 1002);
     EXPECT_EQ(r, rig_info(r, s[2]).n_tokens, 8);
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         rig_decode(r, s[i], 300 + 20 * i, 6);
-    }
 }
 
 /* T5: trees after one, two and three shared blocks: parents are read back as they were given, and
@@ -116,18 +115,16 @@ static void trees_at_different_depths_keep_their_shape(rig *r)
     s[1] = rig_fork(r, s[0], 8);
     rig_decode(r, s[1], 500, 4);
     s[2] = rig_fork(r, s[1], KVP_END);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         rig_grow(r, s[i], rig_tokens(1000 + 10 * (int32_t)i), parents[i], 4);
-    }
     for (uint32_t i = 0; i < 3; i++) {
         EXPECT_OK(r, kvp_seq_tree(r->cache, s[i]->handle, tokens, got, 4, &n));
         EXPECT_EQ(r, n, 4);
         EXPECT(r, memcmp(got, parents[i], sizeof(got)) == 0);
     }
     rig_accept(r, s, (int32_t[]){3, 3, 3}, 3);
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         rig_decode(r, s[i], 300 + 20 * i, 5);
-    }
 }
 
 /* T6: window 20, 6 of it sinks, slid by 0 to 19, one to three tokens popped; then somebody takes
@@ -142,9 +139,8 @@ static void pop_after_a_slide_frees_no_live_block(rig *r)
         const uint32_t to = 20 + slid - (1 + slid % 3);
         const kvp_status status = kvp_seq_truncate(r->cache, s->handle, to, NULL);
         EXPECT(r, status == KVP_OK || status == KVP_E_DROPPED);
-        if (status == KVP_OK) {
+        if (status == KVP_OK)
             truth_line_cut(&r->truth, &s->line, to);
-        }
         rig_called(r);
         const kvp_stats stats = rig_stats(r);
         rig_seq *other = rig_open_done(r, rig_tokens(1000),
@@ -305,9 +301,8 @@ static void oldest_is_evicted_and_reset_loses_nothing(rig *r)
 {
     const kvp_config config = rig_config(4);
     rig_begin(r, &config);
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 4; i++)
         rig_leave_cached(r, rig_tokens(100 * i), 4);
-    }
     rig_leave_cached(r, rig_tokens(0), 4); /* used again: the oldest is 100 now */
     rig_leave_cached(r, rig_tokens(1000), 4);
     EXPECT_EQ(r, rig_match(r, rig_tokens(100), 4).hit_tokens, 0);

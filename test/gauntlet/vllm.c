@@ -15,9 +15,8 @@ static void block_is_queued_once(rig *r)
     rig_seq *s[5];
     rig_begin(r, &config);
     s[0] = rig_open_done(r, rig_tokens(0), 15);
-    for (uint32_t i = 1; i < 5; i++) {
+    for (uint32_t i = 1; i < 5; i++)
         s[i] = rig_fork(r, s[0], 4 * i - 1);
-    }
     for (uint32_t i = 0; i < 5; i++) {
         const kvp_seq stale = s[i]->handle;
         rig_close(r, s[i]);
@@ -50,9 +49,8 @@ static void hits_of_two_tiers_have_one_owner_each(rig *r)
     for (uint32_t i = 0; i < 5; i++) {
         EXPECT_EQ(r, rig_row(r, a, 0, i), rig_row(r, b, 0, i));
         EXPECT_EQ(r, rig_block(r, KVP_DEVICE, rig_row(r, a, 0, i)).ref_count, 2);
-        for (uint32_t k = 0; k < i; k++) {
+        for (uint32_t k = 0; k < i; k++)
             EXPECT(r, rig_row(r, a, 0, i) != rig_row(r, a, 0, k));
-        }
     }
     EXPECT(r, rig_row(r, a, 0, 5) != rig_row(r, b, 0, 5));
 }
@@ -101,9 +99,8 @@ static uint32_t count_removed(rig *r, uint64_t *next)
     kvp_event events[64];
     uint32_t n = 0, removed = 0;
     EXPECT_OK(r, kvp_events_read(r->cache, *next, events, 64, NULL, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         removed += events[i].kind == KVP_EVENT_REMOVED;
-    }
     *next += n;
     return removed;
 }
@@ -240,9 +237,8 @@ static void swap_keeps_sharing_and_counts_it_once(rig *r)
     config.host_blocks = 8;
     rig_begin(r, &config);
     beams[0] = rig_open_done(r, rig_tokens(0), 12);
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 4; i++)
         beams[i] = i == 0 ? beams[0] : rig_fork(r, beams[0], 12);
-    }
     for (int32_t i = 0; i < 4; i++) {
         rig_decode(r, beams[i], 1000 + 10 * i, 2);
         handles[i] = beams[i]->handle;
@@ -260,9 +256,8 @@ static void swap_keeps_sharing_and_counts_it_once(rig *r)
     rig_swap(r, beams, 4, false);
     EXPECT_EQ(r, rig_stats(r).held_blocks, 7);
     EXPECT_EQ(r, rig_block(r, KVP_DEVICE, rig_row(r, beams[3], 0, 0)).ref_count, 4);
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 4; i++)
         rig_decode(r, beams[i], 3000 + 10 * i, 1);
-    }
 }
 
 static const scene scenes[] = {

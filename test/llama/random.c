@@ -628,7 +628,7 @@ int main(int argc, char **argv)
     int plants = 0;
     totals t;
     memset(&t, 0, sizeof t);
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
@@ -640,7 +640,6 @@ int main(int argc, char **argv)
             return 0;
         } else
             return 2;
-    }
     for (uint64_t n = 0; t.steps < steps; n++) {
         if (run_engine(seed * 1000003 + n, plants, &t))
             continue;

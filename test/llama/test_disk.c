@@ -7,6 +7,7 @@
 
 #include "mocka.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include "disk/disk.h"
 
@@ -210,9 +211,8 @@ static uint64_t ask(kvp_llama *engine, const setting *s, int32_t first, uint32_t
 /* An engine computes the prompt, and ends. */
 static void fill(const setting *s, int32_t first, uint32_t n)
 {
-    kvp_llama *engine = make(s);
+    scoped_engine *engine = make(s);
     assert_int_equal(ask(engine, s, first, n), n);
-    kvp_llama_destroy(engine);
 }
 
 /* Prompts with nothing in common, all of which are computed. */
@@ -299,9 +299,7 @@ TEST_WITH(test_restart, set_up, tear_down)
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40 - 3 * RECORD);
     const kvp_llama_disk_stats stats = figures(engine);
-    assert_int_equal(stats.loaded, 1);
-    assert_int_equal(stats.loaded_tokens, 3 * RECORD);
-    assert_int_equal(stats.record_tokens, RECORD);
+    assert_fields(stats, loaded, 1, loaded_tokens, 3 * RECORD, record_tokens, RECORD);
     assert_int_equal(stats.store.puts, 0); /* the disk has them */
     assert_int_equal(stats.store.records, 3);
     assert_true(stats.load_ns > 0 && stats.record_bytes % 4096 == 0);
@@ -358,11 +356,10 @@ TEST_WITH(test_longer, set_up, tear_down)
 TEST_WITH(test_evicted, set_up, tear_down)
 {
     setting cold;
-    kvp_llama *engine = make_cold(&cold);
+    scoped_engine *engine = make_cold(&cold);
     assert_int_equal(ask(engine, &cold, 0, 40), 40 - 3 * RECORD);
     assert_int_equal(figures(engine).loaded, 1);
     assert_int_equal(ask(engine, &cold, 1000, 40), 40 - 3 * RECORD);
-    kvp_llama_destroy(engine);
 }
 
 /* More records in one step than are written at once, and the sequence ends with it. */
@@ -385,15 +382,13 @@ TEST_WITH(test_shared, set_up, tear_down)
 {
     fill(&usual, 1, RECORD + 2);
     fill(&usual, 500, RECORD + 2);
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     for (int32_t i = 0; i < 3; i++)
         (void)submit(engine, &usual, i < 2 ? 1 : 500, RECORD + 2);
     assert_true(run(engine, &usual) <= 3 * 2);
     const kvp_llama_disk_stats stats = figures(engine);
-    assert_int_equal(stats.asked, 3);
-    assert_int_equal(stats.loaded, 3);
+    assert_fields(stats, asked, 3, loaded, 3);
     assert_int_equal(stats.store.gets, 2);
-    kvp_llama_destroy(engine);
 }
 
 /* Host memory for one of three records. */
@@ -463,7 +458,7 @@ TEST_WITH(test_not_stored, set_up, tear_down)
                                     .n_tokens = 40,
                                     .uncached = &secret,
                                     .n_uncached = 1};
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     (void)submit_prompt(engine, &usual, &with_keys);
     (void)run(engine, &usual);
     (void)submit_prompt(engine, &usual, &with_secret);
@@ -476,7 +471,6 @@ TEST_WITH(test_not_stored, set_up, tear_down)
     assert_int_equal(figures(engine).asked, 2);
     assert_int_equal(figures(engine).store.puts, 0);
     kvp_llama_disk_space_close(engine, ns); /* not known any more */
-    kvp_llama_destroy(engine);
 }
 
 /* The namespace gets another adapter: what it is known by is to be said anew. */
@@ -485,14 +479,13 @@ TEST_WITH(test_adapter, set_up, tear_down)
     static struct llama_adapter_lora adapter = {.shift = 1000};
     setting other = usual;
     kvp_ns ns;
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40);
     assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
     assert_int_equal(kvp_llama_adapter_set(engine, ns, &adapter, 1), KVP_OK);
     other.adapter = &adapter;
     assert_int_equal(ask(engine, &other, 1, 40), 40);
     assert_int_equal(figures(engine).store.records, 3);
-    kvp_llama_destroy(engine);
 }
 
 /* ----------------------------------------------------------------------------------- slow disks */
@@ -500,7 +493,7 @@ TEST_WITH(test_adapter, set_up, tear_down)
 TEST_WITH(test_slow, set_up, tear_down)
 {
     setting cold;
-    kvp_llama *engine = make_cold(&cold);
+    scoped_engine *engine = make_cold(&cold);
     uint32_t n_slow = 0;
     each_call = 10000;
     assert_int_equal(ask(engine, &cold, 0, 40), 40 - 3 * RECORD); /* the first one is measured */
@@ -511,7 +504,6 @@ TEST_WITH(test_slow, set_up, tear_down)
     assert_int_equal(n_slow, 512); /* and then it is tried again */
     assert_int_equal(figures(engine).slow, n_slow);
     assert_int_equal(figures(engine).store.gets, 6);
-    kvp_llama_destroy(engine);
 }
 
 /* Putting back counts, too. */
@@ -519,7 +511,7 @@ TEST_WITH(test_slow_host, set_up, tear_down)
 {
     for (int32_t i = 0; i < 3; i++)
         fill(&usual, 1000 * i, 40);
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     each_call = 1000;
     assert_int_equal(ask(engine, &usual, 0, 40), 40 - 3 * RECORD); /* it is measured */
     each_call = 1;
@@ -529,20 +521,17 @@ TEST_WITH(test_slow_host, set_up, tear_down)
         assert_int_equal(ask(engine, &usual, 1000 * (int32_t)(1 + i), 40), i == 0 ? 4 : 40);
         assert_int_equal(figures(engine).slow, i);
     }
-    kvp_llama_destroy(engine);
 }
 
 /* The clock jumps: requests do not wait longer, and what comes later is cached. */
 TEST_WITH(test_late, set_up, tear_down)
 {
     fill(&usual, 1, 40);
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     (void)submit(engine, &usual, 1, 40);
     each_call = 20000000000;
     assert_int_equal(run(engine, &usual), 40);
-    assert_int_equal(figures(engine).late, 1);
-    assert_int_equal(figures(engine).loaded, 0);
-    kvp_llama_destroy(engine);
+    assert_fields(figures(engine), late, 1, loaded, 0);
 }
 
 TEST_WITH(test_aborted, set_up, tear_down)
@@ -575,8 +564,7 @@ TEST_WITH(test_damaged, set_up, tear_down)
     walk(change_slabs);
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40);
-    assert_int_equal(figures(engine).failed, 1);
-    assert_int_equal(figures(engine).loaded_tokens, 0);
+    assert_fields(figures(engine), failed, 1, loaded_tokens, 0);
     kvp_llama_destroy(engine);
     assert_int_equal(compute_again(&usual, 1, 40), 4); /* it was written anew */
 }
@@ -592,31 +580,29 @@ TEST_WITH(test_full, set_up, tear_down)
 {
     setting small = usual;
     small.size_kib = 20; /* of two records */
-    kvp_llama *engine = make(&small);
+    scoped_engine *engine = make(&small);
     ask_many(engine, &small, 8);
     assert_true(figures(engine).store.records <= 2 && figures(engine).store.bytes <= 20 * 1024);
-    kvp_llama_destroy(engine);
 }
 
 /* Files vanish below an engine that runs. */
 TEST_WITH(test_gone, set_up, tear_down)
 {
     setting cold;
-    kvp_llama *engine = make_cold(&cold);
+    scoped_engine *engine = make_cold(&cold);
     walk(cut_slabs);
     assert_int_equal(ask(engine, &cold, 0, 40), 40);
     assert_int_equal(figures(engine).failed, 1);
     walk(remove_entry);
     for (int32_t i = 0; i < 4; i++)
         assert_true(ask(engine, &cold, 1000 * i, 40) > 0);
-    kvp_llama_destroy(engine);
 }
 
 /* llama.cpp refuses the first record that it is given: the disk is left alone. */
 TEST_WITH(test_refused_state, set_up, tear_down)
 {
     fill(&usual, 1, 40);
-    kvp_llama *engine = make(&usual);
+    scoped_engine *engine = make(&usual);
     fake_refuse_state(1);
     assert_int_equal(ask(engine, &usual, 1, 40), 40);
     fake_refuse_state(0);
@@ -624,7 +610,6 @@ TEST_WITH(test_refused_state, set_up, tear_down)
     assert_int_equal(ask(engine, &usual, 500, 40), 40);
     assert_int_equal(figures(engine).asked, 1);
     assert_int_equal(figures(engine).store.puts, 0);
-    kvp_llama_destroy(engine);
 }
 
 /* ------------------------------------------------------------------------------------- refusals */
@@ -632,14 +617,13 @@ TEST_WITH(test_refused_state, set_up, tear_down)
 static void refuse(const setting *s, kvp_status status, const char *field)
 {
     kvp_why why;
-    kvp_llama *engine = make_engine(s);
+    scoped_engine *engine = make_engine(s);
     assert_int_equal(open_disk(engine, s, &why), status);
     assert_string_equal(why.field, field);
     assert_true(why.text[0] != '\0');
     assert_int_equal(kvp_llama_disk_space(engine, (kvp_ns){1}, "", 0, 0), KVP_E_STATE);
     assert_int_equal(figures(engine).record_tokens, 0);
     (void)ask(engine, s, 1, 40);
-    kvp_llama_destroy(engine);
 }
 
 TEST_WITH(test_refusals, set_up, tear_down)
@@ -709,7 +693,7 @@ TEST_WITH(test_open_failures, set_up, tear_down)
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
-    kvp_llama *engine = make_engine(&usual);
+    scoped_engine *engine = make_engine(&usual);
     assert_int_equal(kvp_llama_disk_open(engine, &config, &why), KVP_E_IO);
     assert_string_equal(why.field, "url");
     plain.step_us = 500; /* a decode asks once whether it is aborted */
@@ -721,7 +705,6 @@ TEST_WITH(test_open_failures, set_up, tear_down)
         assert_int_equal(fake_used(kvp_llama_context(engine)), 0);
     }
     plain.step_us = 0;
-    kvp_llama_destroy(engine);
 }
 
 /* Each allocation fails once. (A store can do without some.) */
@@ -730,7 +713,7 @@ TEST_WITH(test_no_memory, set_up, tear_down)
     kvp_why why;
     uint32_t n_refused = 0;
     for (uint32_t n = 1, is_over = 0; !is_over; n++) {
-        kvp_llama *engine = make_engine(&usual);
+        scoped_engine *engine = make_engine(&usual);
         fail_calloc = n;
         const kvp_status status = open_disk(engine, &usual, &why);
         is_over = fail_calloc > 0;
@@ -741,7 +724,6 @@ TEST_WITH(test_no_memory, set_up, tear_down)
         if (status == KVP_OK)
             (void)open_space(engine, &usual);
         (void)ask(engine, &usual, (int32_t)n * 100, 40);
-        kvp_llama_destroy(engine);
     }
     assert_true(n_refused > 20);
 }

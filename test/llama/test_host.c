@@ -4,6 +4,7 @@
 
 #include "mocka.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include "engine.h"
 
@@ -136,13 +137,11 @@ TEST(without_flash_attention_there_is_none)
 {
     kvp_why why;
     kvp_stats stats;
-    kvp_llama *engine = make(20, 0, &why);
+    scoped_engine *engine = make(20, 0, &why);
     assert_string_equal(why.field, "flash_attn_type");
     assert_non_null(strstr(why.text, "no host tier"));
     assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
-    assert_int_equal(stats.host_usable_blocks, 0);
-    assert_int_equal(stats.usable_blocks, BLOCKS + PIECE);
-    kvp_llama_destroy(engine);
+    assert_fields(stats, host_usable_blocks, 0, usable_blocks, BLOCKS + PIECE);
 }
 
 TEST(pieces_need_cells)
@@ -168,25 +167,23 @@ TEST(pieces_need_cells)
 
 TEST(neighbours_go_together)
 {
-    kvp_llama *engine = make(20, 0, NULL);
+    scoped_engine *engine = make(20, 0, NULL);
     const uint64_t got = fake_states_got, set = fake_states_set;
     assert_int_equal(run_prompt(engine, 100, 5 * S), 5 * S);
     assert_int_equal(run_prompt(engine, 200, ALL), ALL);
     assert_int_equal(fake_states_got - got, 2); /* 3 blocks and 2 */
-    assert_int_equal(check(engine).stretches_out, 2);
-    assert_int_equal(check(engine).host_dead_bytes, 0);
+    assert_fields(check(engine), stretches_out, 2, host_dead_bytes, 0);
     assert_int_equal(run_prompt(engine, 100, 5 * S + 1), 1);
     assert_int_equal(fake_states_set - set, 2);
     assert_int_equal(check(engine).stretches_in, 2);
     assert_int_equal(run_prompt(engine, 300, ALL), ALL);
     assert_int_equal(run_prompt(engine, 100, S + 1), 1); /* one block of a piece */
     assert_int_equal(run_prompt(engine, 200, 4 * S + 1), 1);
-    kvp_llama_destroy(engine);
 }
 
 TEST(pieces_are_freed_with_their_last_block)
 {
-    kvp_llama *engine = make(4, 0, NULL); /* three blocks */
+    scoped_engine *engine = make(4, 0, NULL); /* three blocks */
     (void)run_prompt(engine, 100, 3 * S);
     (void)run_prompt(engine, 200, ALL);
     const uint64_t whole = check(engine).host_bytes;
@@ -197,12 +194,11 @@ TEST(pieces_are_freed_with_their_last_block)
     assert_true(check(engine).host_bytes > whole);
     (void)run_prompt(engine, 400, ALL);
     assert_int_equal(check(engine).host_dead_bytes, 0);
-    kvp_llama_destroy(engine);
 }
 
 TEST(what_is_slow_does_not_come_back)
 {
-    kvp_llama *engine = make(20, 0, NULL);
+    scoped_engine *engine = make(20, 0, NULL);
     each_put = 1000000;
     (void)run_prompt(engine, 100, 5 * S);
     (void)run_prompt(engine, 200, ALL);
@@ -215,14 +211,13 @@ TEST(what_is_slow_does_not_come_back)
     while (check(engine).stretches_out == out && n++ < 1000) /* after some time again */
         (void)run_prompt(engine, 1000 + 100 * (int32_t)n, ALL);
     assert_in_range(n, KVPI_RATES_REFUSALS / 4, KVPI_RATES_REFUSALS);
-    kvp_llama_destroy(engine);
 }
 
 /* All blocks go to the host and come back from there in one step, and none is lost. */
 TEST(a_step_may_exchange_all_blocks)
 {
     enum { MANY = 100, HALF = MANY / 2 * S };
-    kvp_llama *engine = make_of(MANY, 4 * MANY, 0, NULL);
+    scoped_engine *engine = make_of(MANY, 4 * MANY, 0, NULL);
     kvp_stats stats;
     (void)run_prompt(engine, 10000, HALF - 1);
     (void)run_prompt(engine, 20000, HALF - 1);
@@ -237,12 +232,11 @@ TEST(a_step_may_exchange_all_blocks)
     assert_int_equal(run_prompt(engine, 30000, MANY * S - 1), S - 1);
     assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
     assert_int_equal(stats.unkept_blocks, 0);
-    kvp_llama_destroy(engine);
 }
 
 TEST(requests_are_swapped)
 {
-    kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
+    scoped_engine *engine = make(20, KVP_PREEMPT_SWAP, NULL);
     kvp_sched_stats stats;
     submit(engine, 100, 2 * S + 1, 2 * S);
     submit(engine, 200, 2 * S + 1, 2 * S);
@@ -253,7 +247,6 @@ TEST(requests_are_swapped)
     assert_true(stats.swapped_out > 0);
     assert_int_equal(stats.swapped_in, stats.swapped_out);
     assert_int_equal(check(engine).decoded_tokens, least); /* nothing is computed twice */
-    kvp_llama_destroy(engine);
 }
 
 static uint64_t count_swapped(const kvp_llama *engine)
@@ -277,7 +270,7 @@ static uint32_t copies_on_write(const kvp_llama *engine)
  * its own in the plan that brings both. */
 TEST(samples_come_back_with_a_block_of_their_own)
 {
-    kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
+    scoped_engine *engine = make(20, KVP_PREEMPT_SWAP, NULL);
     kvp_sched *sched = kvp_llama_sched(engine);
     const kvp_request request = submit_samples(engine, 100, S + 1, S, 2);
     assert_int_equal(make_step(engine), 1);
@@ -288,14 +281,13 @@ TEST(samples_come_back_with_a_block_of_their_own)
     assert_int_equal(copies_on_write(engine), 1);
     while (make_step(engine) > 0)
         ;
-    kvp_llama_destroy(engine);
 }
 
 /* The same with a block that is still on the device: the first sample has computed all of it again,
  * the second one has been forked at the prompt's end, inside it. */
 TEST(samples_come_back_to_a_block_that_is_there)
 {
-    kvp_llama *engine = make(20, KVP_PREEMPT_CHEAPER, NULL);
+    scoped_engine *engine = make(20, KVP_PREEMPT_CHEAPER, NULL);
     kvp_sched *sched = kvp_llama_sched(engine);
     const kvp_request request = submit_samples(engine, 100, S + 2, S, 2);
     for (uint32_t i = 0; i < 3; i++)
@@ -313,12 +305,11 @@ TEST(samples_come_back_to_a_block_that_is_there)
     assert_int_equal(copies_on_write(engine), 1);
     while (make_step(engine) > 0)
         ;
-    kvp_llama_destroy(engine);
 }
 
 TEST(a_copied_block_that_is_replaced_is_found)
 {
-    kvp_llama *engine = make(20, 0, NULL);
+    scoped_engine *engine = make(20, 0, NULL);
     kvp_violation violation;
     kvp_copy copies[2] = {{.src_block = 3, .dst_block = 4, .n_tokens = 2},
                           {.src_tier = KVP_HOST, .src_block = 1, .dst_block = 3, .n_tokens = S}};
@@ -328,7 +319,6 @@ TEST(a_copied_block_that_is_replaced_is_found)
     assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
     assert_string_equal(violation.invariant, "L7");
     assert_int_equal(violation.object, 3);
-    kvp_llama_destroy(engine);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 
 #include "mocka.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include "engine.h"
 #include "models.h"
@@ -125,7 +126,7 @@ TEST(contexts_are_refused_by_name)
 
 TEST(windows_limit_configurations)
 {
-    kvp_llama *engine = NULL;
+    scoped_engine *engine = NULL;
     kvp_why why;
     kvp_llama_config config, good;
     struct llama_model windowed = {.n_swa = 128, .architecture = "gemma3"};
@@ -144,14 +145,13 @@ TEST(windows_limit_configurations)
     config.max_running = 64; /* shorter sequences need one id */
     config.max_seq_tokens = 127;
     assert_int_equal(kvp_llama_create(&config, &windowed, &params, &engine, &why), KVP_OK);
-    kvp_llama_destroy(engine);
 }
 
 /* S = 4, and a window of 12: 11 tokens need one id, 12 two. What a closed sequence leaves in its id
  * needs a second one only if it is as long. */
 TEST(long_ids_have_second_ones)
 {
-    kvp_llama *engine;
+    scoped_engine *engine;
     kvp_llama_config config;
     struct llama_model windowed = {.n_swa = 12, .architecture = "gemma3"};
     struct llama_context_params params = llama_context_default_params();
@@ -166,8 +166,7 @@ TEST(long_ids_have_second_ones)
     (void)run_prompt(engine, 100, 12);
     kvp_step step;
     assert_int_equal(kvp_llama_run(engine, &step), KVP_OK); /* retires it: 4..7 is packed */
-    assert_int_equal(stats_of(engine).second_ids, 1);
-    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_fields(stats_of(engine), second_ids, 1, keepers, 2);
     assert_int_equal(run_prompt(engine, 100, 12), 8);
     assert_int_equal(run_prompt(engine, 500, 60), 0); /* evicts all */
     assert_int_equal(run_prompt(engine, 500, 60), 56);
@@ -176,7 +175,6 @@ TEST(long_ids_have_second_ones)
     assert_int_equal(stats_of(engine).keepers, 2);
     assert_int_equal(stats_of(engine).second_ids, 1); /* 800 to 807 are alone, and need none */
     assert_int_equal(run_prompt(engine, 800, 56), 52);
-    kvp_llama_destroy(engine);
 }
 
 /* A later release with a field at the end. */
@@ -251,7 +249,7 @@ TEST(configurations_are_refused_by_name)
 
 TEST(caches_and_schedulers_are_prepared)
 {
-    kvp_llama *engine = NULL;
+    scoped_engine *engine = NULL;
     kvp_why why;
     kvp_llama_config config;
     kvp_config cache, good;
@@ -292,27 +290,21 @@ TEST(caches_and_schedulers_are_prepared)
     cache.steps = KVP_STEPS_OVERLAPPED;
     assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
     assert_int_equal(kvp_cache_config_get(kvp_llama_cache(engine), &cache), KVP_OK);
-    assert_int_equal(cache.max_namespaces, 3);
-    assert_int_equal(cache.quotas, 1);
-    assert_int_equal(cache.n_blocks, 512 / 16 + 1);
-    assert_int_equal(cache.max_seqs, 32);
-    assert_int_equal(cache.steps, KVP_STEPS_ORDERED);
-    assert_int_equal(cache.full_hit, KVP_FULL_HIT_RECOMPUTE);
+    assert_fields(cache, max_namespaces, 3, quotas, 1, n_blocks, 512 / 16 + 1);
+    assert_fields(cache, max_seqs, 32, steps, KVP_STEPS_ORDERED, full_hit, KVP_FULL_HIT_RECOMPUTE);
     assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
-    kvp_llama_destroy(engine);
 }
 
 /* ---------------------------------------------------------------------------- ids and keepers */
 
 TEST(keepers_are_packed)
 {
-    kvp_llama *engine = make(16, 2, 128);
+    scoped_engine *engine = make(16, 2, 128);
     const kvpi_ids *ids = &engine->ids;
     (void)run_prompt(engine, 100, 2 * S); /* blocks 0, 1 */
     (void)run_prompt(engine, 200, 1 * S); /* block 0: another keeper */
     (void)run_prompt(engine, 300, 3 * S); /* 0 fits nowhere; 1 in the second; 2 in the first */
-    assert_int_equal(stats_of(engine).keepers, 3);
-    assert_int_equal(stats_of(engine).kept_blocks, 6);
+    assert_fields(stats_of(engine), keepers, 3, kept_blocks, 6);
     assert_int_equal(ids->ids[0].n_blocks, 3);
     assert_int_equal(ids->ids[1].n_blocks, 2);
     assert_int_equal(ids->ids[2].n_blocks, 1);
@@ -321,42 +313,37 @@ TEST(keepers_are_packed)
     assert_int_equal(run_prompt(engine, 300, 3 * S), 2 * S);
     assert_int_equal(run_prompt(engine, 100, 2 * S), 1 * S);
     assert_int_equal(fake_used(kvp_llama_context(engine)), 6 * S);
-    kvp_llama_destroy(engine);
 }
 
 TEST(without_ids_the_oldest_keeper_is_emptied)
 {
-    kvp_llama *engine = make(5, 1, 128); /* 4 ids, 2 of them for keepers */
+    scoped_engine *engine = make(5, 1, 128); /* 4 ids, 2 of them for keepers */
     (void)run_prompt(engine, 100, 2 * S);
     (void)run_prompt(engine, 200, 2 * S);
     assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S); /* used again: not the oldest */
     assert_int_equal(stats_of(engine).emptied, 0);
     (void)run_prompt(engine, 300, 2 * S);
-    assert_int_equal(stats_of(engine).emptied, 1);
-    assert_int_equal(stats_of(engine).dropped_blocks, 2);
-    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_fields(stats_of(engine), emptied, 1, dropped_blocks, 2, keepers, 2);
     assert_int_equal(fake_used(kvp_llama_context(engine)), 4 * S);
     assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S);
     assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 0);
-    kvp_llama_destroy(engine);
 }
 
 TEST(evicted_blocks_leave_their_keeper)
 {
-    kvp_llama *engine = make(16, 2, 4 * S);
+    scoped_engine *engine = make(16, 2, 4 * S);
     (void)run_prompt(engine, 100, 3 * S);
     (void)run_prompt(engine, 200, 3 * S); /* takes one free block and two of the first prompt's */
     assert_int_equal(fake_used(kvp_llama_context(engine)), 4 * S);
     assert_int_equal(fake_most_used(kvp_llama_context(engine)), 4 * S);
     assert_int_equal(stats_of(engine).kept_blocks, 4);
     assert_int_equal(run_prompt(engine, 100, S + 1), S); /* its first block is left */
-    kvp_llama_destroy(engine);
 }
 
 TEST(idle_cells_are_limited)
 {
     kvp_llama_config config;
-    kvp_llama *engine;
+    scoped_engine *engine;
     kvp_step step;
     struct llama_context_params params = llama_context_default_params();
     kvp_llama_config_init(&config);
@@ -373,7 +360,6 @@ TEST(idle_cells_are_limited)
     assert_int_equal(stats_of(engine).idle_blocks, 1);
     assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 2 * S);
     assert_int_equal(run_prompt(engine, 100, 2 * S + 1), S); /* its end was the coldest */
-    kvp_llama_destroy(engine);
 }
 
 /* The logit after `n` tokens of first, first + 1, ..., as the adapter sees them. */
@@ -391,7 +377,7 @@ TEST(adapters_have_decodes_of_their_own)
 {
     static struct llama_adapter_lora a = {.shift = 1000}, by_token = {.n_invocation_tokens = 2};
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6}, sampled[4] = {0};
-    kvp_llama *engine = make(16, 3, 128);
+    scoped_engine *engine = make(16, 3, 128);
     kvp_request request;
     kvp_step step;
     kvp_ns ns[2];
@@ -429,7 +415,6 @@ TEST(adapters_have_decodes_of_their_own)
     assert_int_equal(kvp_llama_adapter_set(engine, ns[0], NULL, 1), KVP_OK);
     assert_int_equal(run_prompt(engine, 1, 6), 0);
     assert_int_equal(kvp_llama_adapter_set(NULL, ns[0], NULL, 1), KVP_E_ARG);
-    kvp_llama_destroy(engine);
 }
 
 /* ------------------------------------------------------------------------------------- failures */
@@ -446,7 +431,7 @@ void *__wrap_calloc(size_t n, size_t n_bytes)
 
 TEST(every_allocation_may_fail)
 {
-    kvp_llama *engine = NULL;
+    scoped_engine *engine = NULL;
     kvp_llama_config config;
     kvp_status status = KVP_E_NO_MEMORY;
     struct llama_context_params params = llama_context_default_params();
@@ -461,7 +446,6 @@ TEST(every_allocation_may_fail)
     fails_at = 0;
     assert_int_equal(status, KVP_OK);
     assert_in_range(n, 19, 40);
-    kvp_llama_destroy(engine);
 }
 
 TEST(a_failed_decode_leaves_nothing)
@@ -469,7 +453,7 @@ TEST(a_failed_decode_leaves_nothing)
     static const int32_t results[] = {2, -3};
     static const kvp_status statuses[] = {KVP_E_AGAIN, KVP_E_IO};
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    kvp_llama *engine = make(16, 2, 128);
+    scoped_engine *engine = make(16, 2, 128);
     kvp_ns ns;
     kvp_step step;
     kvp_request request;
@@ -493,7 +477,6 @@ TEST(a_failed_decode_leaves_nothing)
     assert_non_null(kvp_llama_logits(engine, 0));
     assert_null(kvp_llama_logits(engine, 1));
     assert_int_equal(kvp_llama_run(engine, &step), KVP_E_STATE);
-    kvp_llama_destroy(engine);
 }
 
 TEST(the_audit_sees_what_llama_has)

@@ -12,6 +12,7 @@
 #include "../../integrations/llama/serve/engine/text.h"
 #include "../../integrations/llama/serve/options.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include <kvpager/llama.h>
 
@@ -149,7 +150,7 @@ TEST(limits_are_the_schedulers)
     static int32_t tokens[4096];
     (void)state;
     for (uint32_t round = 0; round < 60; round++) {
-        kvp_llama *engine;
+        scoped_engine *engine;
         kvp_llama_config config;
         kvp_stats stats;
         kvp_ns ns;
@@ -196,7 +197,6 @@ TEST(limits_are_the_schedulers)
                     assert_int_equal(kvp_sched_abort(kvp_llama_sched(engine), request), KVP_OK);
             }
         }
-        kvp_llama_destroy(engine);
     }
 }
 
@@ -225,15 +225,10 @@ TEST(options_are_llama_servers)
                      KVPI_OPTIONS_OK);
     assert_string_equal(options.snapshot, "kept");
     assert_string_equal(options.model, "a.gguf");
-    assert_int_equal(options.ctx_size, 4096);
-    assert_int_equal(options.gpu_layers, 99);
-    assert_int_equal(options.threads, 8);
-    assert_int_equal(options.type_k, GGML_TYPE_Q8_0);
-    assert_int_equal(options.type_v, GGML_TYPE_BF16);
-    assert_int_equal(options.flash_attn, LLAMA_FLASH_ATTN_TYPE_ENABLED);
-    assert_int_equal(options.port, 81);
-    assert_int_equal(options.parallel, 4);
-    assert_int_equal(options.predict, 0);
+    assert_fields(options, ctx_size, 4096, gpu_layers, 99, threads, 8, type_k, GGML_TYPE_Q8_0,
+                  type_v, GGML_TYPE_BF16);
+    assert_fields(options, flash_attn, LLAMA_FLASH_ATTN_TYPE_ENABLED, port, 81, parallel, 4,
+                  predict, 0);
     assert_true(options.sampling.temperature == 0.5f);
     assert_string_equal(options.host, "::");
     assert_false(kvpi_options_is_loopback(options.host));

@@ -13,6 +13,7 @@
 
 #include "mocka.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include "engine.h"
 
@@ -122,7 +123,7 @@ static void write_file(size_t n)
 /* Two prompts of 12 and 8 tokens, and the first two blocks of a request that still runs. */
 static void save_some(void)
 {
-    kvp_llama *engine = make();
+    scoped_engine *engine = make();
     (void)run_prompt(engine, 100, 12);
     (void)run_prompt(engine, 200, 8);
     submit(engine, 300, 9);
@@ -131,7 +132,6 @@ static void save_some(void)
     check(engine);
     while (make_step(engine, 300) > 0) /* it goes on */
         ;
-    kvp_llama_destroy(engine);
 }
 
 static void note_name(void *context, const void *name, size_t name_bytes)
@@ -152,12 +152,11 @@ TEST(what_is_saved_is_restored)
     save_some();
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
-    kvp_llama *engine = make();
+    scoped_engine *engine = make();
     assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, &why), KVP_OK);
     assert_string_equal(why.text, "");
     assert_string_equal(names, "a;");
-    assert_int_equal(restored.blocks, 7);
-    assert_int_equal(restored.dropped_blocks, 0);
+    assert_fields(restored, blocks, 7, dropped_blocks, 0);
     check(engine);
     assert_int_equal(fake_used(kvp_llama_context(engine)), 7 * S);
     assert_int_equal(run_prompt(engine, 100, 12), 8);
@@ -165,7 +164,6 @@ TEST(what_is_saved_is_restored)
     assert_int_equal(run_prompt(engine, 200, 9), 8);
     assert_int_equal(run_prompt(engine, 300, 9), 8);
     assert_int_equal(run_prompt(engine, 400, 40), 0); /* evicts */
-    kvp_llama_destroy(engine);
 }
 
 static void refuse(kvp_llama *engine, const char *model, kvp_status status, const char *word)
@@ -179,7 +177,7 @@ static void refuse(kvp_llama *engine, const char *model, kvp_status status, cons
 
 TEST(others_are_refused_with_a_sentence)
 {
-    kvp_llama *engine = make();
+    scoped_engine *engine = make();
     save_some();
     refuse(engine, "other weights", KVP_E_MISMATCH, "another model");
     plain.n_params++;
@@ -206,14 +204,13 @@ TEST(others_are_refused_with_a_sentence)
     assert_int_equal(kvp_llama_load(NULL, "weights", path, NULL, NULL), KVP_E_ARG);
     assert_int_equal(kvp_llama_save(NULL, "weights", path, NULL), KVP_E_ARG);
     assert_int_equal(kvp_llama_save(engine, "weights", "", NULL), KVP_E_ARG);
-    kvp_llama_destroy(engine);
 }
 
 /* Whatever was restored is right: run_prompt compares logits. */
 static void load_damaged(void)
 {
     kvp_llama_restored restored = {0};
-    kvp_llama *engine = make();
+    scoped_engine *engine = make();
     const kvp_status status = kvp_llama_load(engine, "weights", path, &restored, NULL);
     assert_true(status == KVP_OK || status == KVP_E_FORMAT || status == KVP_E_VERSION ||
                 status == KVP_E_MISMATCH);
@@ -223,7 +220,6 @@ static void load_damaged(void)
     (void)run_prompt(engine, 100, 13);
     (void)run_prompt(engine, 200, 9);
     (void)run_prompt(engine, 300, 9);
-    kvp_llama_destroy(engine);
 }
 
 TEST(every_damaged_byte_is_noticed)
@@ -254,14 +250,12 @@ TEST(refused_states_are_dropped)
     save_some();
     for (uint32_t i = 0; i < 3; i++) {
         kvp_llama_restored restored = {0};
-        kvp_llama *engine = make();
+        scoped_engine *engine = make();
         fake_refuse_state(i + 1);
         assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, NULL), KVP_OK);
         fake_refuse_state(0);
-        assert_int_equal(restored.blocks, 7 - blocks[i]);
-        assert_int_equal(restored.dropped_blocks, blocks[i]);
+        assert_fields(restored, blocks, 7 - blocks[i], dropped_blocks, blocks[i]);
         check(engine);
-        kvp_llama_destroy(engine);
     }
 }
 
@@ -271,7 +265,7 @@ TEST(a_full_disk_leaves_the_old_file)
     kvp_why why;
     save_some();
     const size_t n = read_file();
-    kvp_llama *engine = make();
+    scoped_engine *engine = make();
     (void)run_prompt(engine, 500, 24);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     small = limit;
@@ -290,7 +284,6 @@ TEST(a_full_disk_leaves_the_old_file)
     free(old);
     assert_int_equal(kvp_llama_save(engine, "weights", "no/such/folder", &why), KVP_E_IO);
     assert_non_null(strstr(why.text, "No such file"));
-    kvp_llama_destroy(engine);
 }
 
 int main(void)

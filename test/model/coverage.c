@@ -127,10 +127,9 @@ static void look_at_group(const oracle *o, const kvp_call *call, coverage_before
 static bool has_holes(const oracle *o, const oracle_seq *seq)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < seq->n_row[k]; i++) {
+        for (uint32_t i = 0; i < seq->n_row[k]; i++)
             if (!seq->rows[k][i])
                 return true;
-        }
     }
     return false;
 }
@@ -563,10 +562,9 @@ void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kv
     default: break;
     }
     meet(c, COVER_size_asked, asks_for_a_size(call) && out->status == KVP_OK && out->n);
-    for (uint32_t i = 0; i < COVERAGE_ASKED; i++) {
+    for (uint32_t i = 0; i < COVERAGE_ASKED; i++)
         if (call->op == asking[i] && out->status == KVP_OK)
             c->verdicts[i][out->u.admission.verdict]++;
-    }
     count_rest(c, o, call, out, before);
 #define COVERAGE_ADD(name) c->marks.name += o->marks.name - before->marks.name;
     ORACLE_MARKS(COVERAGE_ADD)

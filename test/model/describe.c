@@ -222,14 +222,12 @@ static const char *array_difference(uint32_t n_groups, const kvp_outcome *a, con
         return "parents";
     if (n && b->moves && memcmp(a->moves, b->moves, n * n_groups * sizeof *a->moves) != 0)
         return "moves";
-    for (size_t i = 0; b->copies && i < n; i++) {
+    for (size_t i = 0; b->copies && i < n; i++)
         if (memcmp(&a->copies[i], &b->copies[i], sizeof *a->copies) != 0)
             return "copies";
-    }
-    for (size_t i = 0; b->evicted && i < n; i++) {
+    for (size_t i = 0; b->evicted && i < n; i++)
         if (memcmp(&a->evicted[i], &b->evicted[i], sizeof *a->evicted) != 0)
             return "evicted";
-    }
     return NULL;
 }
 
@@ -242,11 +240,10 @@ const char *outcome_difference(const kvp_call *call, uint32_t n_groups, const kv
         return "handle";
     if (cache->number != oracle->number)
         return "number";
-    for (const field *f = fields_of(call); f->name && cache->status == KVP_OK; f++) {
+    for (const field *f = fields_of(call); f->name && cache->status == KVP_OK; f++)
         if (memcmp((const char *)&cache->u + f->offset, (const char *)&oracle->u + f->offset,
                    f->size) != 0)
             return f->name;
-    }
     return array_difference(n_groups, cache, oracle);
 }
 

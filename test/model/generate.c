@@ -141,10 +141,9 @@ const oracle_seq *generate_open_seq(generator *g)
     if (!g->o->open_seqs)
         return NULL;
     k = below(g, g->o->open_seqs);
-    for (uint32_t i = 0;; i++) {
+    for (uint32_t i = 0;; i++)
         if (g->o->seqs[i].open && k-- == 0)
             return &g->o->seqs[i];
-    }
 }
 
 /* A sequence to work on, its handle in the call; NULL: none, the handle is a bad one. */

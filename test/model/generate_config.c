@@ -127,10 +127,9 @@ static void draw_groups(uint64_t *state, kvp_config *config)
     if (likely(state, 30))
         return;
     config->n_groups = counts[draw(state, sizeof counts / sizeof *counts)];
-    for (uint32_t k = 0; k < config->n_groups; k++) {
+    for (uint32_t k = 0; k < config->n_groups; k++)
         if (likely(state, k ? 70 : 55))
             put_window(&config->groups[k], generate_window(state, config));
-    }
     if (config->n_groups > 1)
         draw_group_sizes(*state, config);
     if (config->host_blocks && likely(state, 25)) { /* hits with more on the host than fits */
@@ -232,10 +231,9 @@ static void keep_whole_units(kvp_config *config)
     uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
     bool plain = config->state_slots && config->n_blocks % 2; /* states meet much that is rare */
 
-    for (uint32_t k = 0; k < config->n_groups; k++) {
+    for (uint32_t k = 0; k < config->n_groups; k++)
         if (plain || config->groups[k].block_tokens % unit)
             config->groups[k].block_tokens = 0;
-    }
 }
 
 /* Retained places. The state is a copy: seeds that have found something stay. */

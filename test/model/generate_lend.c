@@ -160,10 +160,9 @@ static void make_load_end(generator *g, kvp_call *call)
     const oracle_load *load = NULL;
     uint32_t n = 4;
 
-    for (uint32_t i = 0; i < o->config.max_loads; i++) {
+    for (uint32_t i = 0; i < o->config.max_loads; i++)
         if (o->loads[i].number && (!load || chance(g, 50)))
             load = &o->loads[i];
-    }
     call->number = load && !rarely(g) ? load->number : o->load_number + below(g, 2);
     if (call->op == KVP_CALL_LOAD_CANCEL)
         return;

@@ -55,10 +55,9 @@ uint64_t generate_state_step(generator *g)
 /* The step with a copy that is to bring a state; 0: none. */
 uint64_t generate_arrival(const generator *g)
 {
-    for (uint32_t i = 0; i < g->o->n_copies; i++) {
+    for (uint32_t i = 0; i < g->o->n_copies; i++)
         if (oracle_copies_state(&g->o->copies[i]) && g->o->copies[i].step)
             return g->o->copies[i].step;
-    }
     return 0;
 }
 

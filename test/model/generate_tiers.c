@@ -49,10 +49,9 @@ void generate_tier_weights(generator *g)
 /* A step whose commits were dropped as an earlier one failed; 0: none. */
 static uint64_t dropped_step(const generator *g)
 {
-    for (uint32_t i = 0; i < g->o->n_commitments; i++) {
+    for (uint32_t i = 0; i < g->o->n_commitments; i++)
         if (g->o->commitments[i].dropped)
             return g->o->commitments[i].step;
-    }
     return 0;
 }
 
@@ -172,10 +171,9 @@ static uint64_t pick_unreported(generator *g)
     uint64_t number = pick_step(g);
 
     for (uint32_t tries = 0; tries < 4; tries++) {
-        for (uint32_t i = 0; i < g->o->n_steps; i++) {
+        for (uint32_t i = 0; i < g->o->n_steps; i++)
             if (g->o->steps[i].number == number && !g->o->steps[i].reported)
                 return number;
-        }
         number = pick_step(g);
     }
     return number;

@@ -113,10 +113,9 @@ void oracle_start(oracle *o, uint64_t start)
 {
     o->load_number = o->plans = o->plans_done = o->step_number = o->effective = o->newest_event =
         o->stats.steps = start;
-    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
         for (uint32_t i = 1; i < o->pools[tier].n; i++)
             o->blocks[o->pools[tier].first + (int32_t)i].generation = start;
-    }
     for (uint32_t s = 1; s < o->config.state_slots; s++)
         o->slots[s].generation = start;
     for (uint32_t s = 1; s < o->config.host_state_slots; s++)
@@ -190,19 +189,17 @@ void oracle_destroy(oracle *o)
 
 uint32_t oracle_find_seq(const oracle *o, uint64_t handle)
 {
-    for (uint32_t i = 0; i < o->config.max_seqs; i++) {
+    for (uint32_t i = 0; i < o->config.max_seqs; i++)
         if (o->seqs[i].open && o->seqs[i].handle == handle)
             return i;
-    }
     return ORACLE_NONE;
 }
 
 uint32_t oracle_find_ns(const oracle *o, uint64_t handle)
 {
-    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++)
         if (o->namespaces[i].open && o->namespaces[i].handle == handle)
             return i;
-    }
     return ORACLE_NONE;
 }
 
@@ -374,10 +371,9 @@ static kvp_status reset(oracle *o)
 {
     oracle_begin_change(o);
     oracle_reset(o);
-    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++)
         if (o->namespaces[i].open)
             new_root(o, &o->namespaces[i]);
-    }
     return KVP_OK;
 }
 

@@ -85,9 +85,8 @@ void oracle_ahead_fail(oracle *o, oracle_seq *seq, uint64_t step)
  * that is out goes further, or if one ends there. */
 bool oracle_ahead_between(const oracle_seq *seq, uint32_t n)
 {
-    for (uint32_t i = 0; i < seq->n_ahead; i++) {
+    for (uint32_t i = 0; i < seq->n_ahead; i++)
         if (seq->ahead[i].n_tokens >= n)
             return seq->ahead[i].n_tokens > n;
-    }
     return false;
 }

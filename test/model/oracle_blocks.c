@@ -55,10 +55,9 @@ bool oracle_is_lost(const oracle *o, uint32_t node)
 {
     if (!oracle_is_plain(o))
         return false;
-    for (node = o->nodes[node].parent; !o->nodes[node].is_root; node = o->nodes[node].parent) {
+    for (node = o->nodes[node].parent; !o->nodes[node].is_root; node = o->nodes[node].parent)
         if (!o->nodes[node].at[0][KVP_DEVICE].block && !o->nodes[node].at[0][KVP_HOST].block)
             return true;
-    }
     return false;
 }
 
@@ -281,10 +280,9 @@ void oracle_hold(oracle *o, int32_t block)
         return;
     }
     o->marks.parked_hit++;
-    for (uint32_t i = o->n_parked; i-- > 0;) {
+    for (uint32_t i = o->n_parked; i-- > 0;)
         if (o->parked[i] == block)
             leave_parked(o, i);
-    }
 }
 
 /* A block that nobody holds lost its last sealed unit (its class's queue still has it). */
@@ -304,11 +302,10 @@ void oracle_free_cached(oracle *o, int32_t block)
 /* kvp_cache_drop: what nobody holds loses its content, block by block. */
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
-    for (uint32_t i = 0; i < call->n_tokens; i++) {
+    for (uint32_t i = 0; i < call->n_tokens; i++)
         if (call->tier >= ORACLE_TIERS || call->tokens[i] <= 0 ||
             (uint32_t)call->tokens[i] >= o->pools[call->tier].n)
             return oracle_fail(o, KVP_E_ARG, i, 0);
-    }
     if (call->tier >= ORACLE_TIERS || !o->pools[call->tier].n)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     oracle_begin_change(o);

@@ -39,17 +39,15 @@ static void read_members(const oracle *o, const kvp_call *call, oracle_batch *ba
 static uint32_t find_fault(const oracle_batch *batch, kvp_status *out_status)
 {
     *out_status = KVP_E_HANDLE;
-    for (uint32_t i = 0; i < batch->n && !batch->each; i++) {
+    for (uint32_t i = 0; i < batch->n && !batch->each; i++)
         if (batch->members[i].place == ORACLE_NONE)
             return i;
-    }
     *out_status = KVP_E_ARG;
     for (uint32_t i = 0; i < batch->n; i++) {
-        for (uint32_t k = 0; k < i; k++) {
+        for (uint32_t k = 0; k < i; k++)
             if (batch->members[k].place == batch->members[i].place &&
                 batch->members[i].place != ORACLE_NONE)
                 return i;
-        }
     }
     return batch->n;
 }
@@ -167,10 +165,9 @@ static kvp_status extend_status(oracle *o, const kvp_call *call, const oracle_me
     bool values = call->tokens && member->n_tokens, tree = call->op == KVP_CALL_EXTEND_TREE;
     uint64_t end = (uint64_t)seq->tokens + member->n_tokens;
 
-    for (uint32_t i = 0; values && i < member->n_tokens; i++) {
+    for (uint32_t i = 0; values && i < member->n_tokens; i++)
         if (call->tokens[member->first_token + i] < 0)
             return KVP_E_ARG;
-    }
     if (n_seqs == 1 && call->n_keys) {
         uint32_t end_key = end > UINT32_MAX ? UINT32_MAX : (uint32_t)end;
 
@@ -255,10 +252,9 @@ static void write_entries(oracle *o, oracle_seq *seq, const growth *g)
     uint32_t n;
     oracle_entry *order = oracle_order(o, g->end_block, &n);
 
-    for (uint32_t at = 0; at < n; at++) {
+    for (uint32_t at = 0; at < n; at++)
         if (order[at].i >= g->first_block[order[at].group])
             make_writable(o, seq, order[at].group, order[at].i);
-    }
     free(order);
 }
 
@@ -473,10 +469,9 @@ kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
         if (one == KVP_OK)
             extend_member(o, call, &batch.members[i]);
     }
-    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
+    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++)
         if (oracle_ring_member(o, call, &batch.members[i]))
             oracle_ring_grow(o, &o->seqs[batch.members[i].place]);
-    }
     oracle_batch_free(&batch);
     return status;
 }

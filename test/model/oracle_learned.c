@@ -51,10 +51,9 @@ static bool is_continued(const oracle *o, int32_t block)
     const oracle_pool *pool = &o->pools[oracle_tier(o, block)];
     uint32_t last = deepest_of(o, block);
 
-    for (int32_t i = pool->first + 1; i < pool->first + (int32_t)pool->n; i++) {
+    for (int32_t i = pool->first + 1; i < pool->first + (int32_t)pool->n; i++)
         if (is_cached(o, i) && before_block(o, deepest_of(o, i)) == last)
             return true;
-    }
     return false;
 }
 
@@ -103,10 +102,9 @@ static uint32_t count_held(const oracle *o, const oracle_seq *seq)
 {
     uint64_t held = o->pools[KVP_DEVICE].held, hits = 0;
 
-    for (uint32_t i = 0; i < o->config.max_seqs; i++) {
+    for (uint32_t i = 0; i < o->config.max_seqs; i++)
         if (o->seqs[i].open && !o->seqs[i].is_fork && &o->seqs[i] != seq)
             hits += o->seqs[i].hit_blocks;
-    }
     held = held > hits ? held - hits : 0;
     return (uint32_t)(held > seq->n_row[0] ? held : seq->n_row[0]);
 }

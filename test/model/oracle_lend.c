@@ -94,10 +94,9 @@ static uint32_t list_cold(oracle *o, uint32_t tier)
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
         const oracle_queue *queue = &o->pools[tier].queues[c];
 
-        for (uint32_t i = 0; i < queue->n; i++) {
+        for (uint32_t i = 0; i < queue->n; i++)
             if (oracle_block_sealed(o, queue->items[i]))
                 tell_cold(o, queue->items[i], &o->cold[n++]);
-        }
     }
     return n;
 }
@@ -115,10 +114,9 @@ static kvp_status cold_end(oracle *o, const kvp_call *call, kvp_outcome *out)
     out->n = n;
     if (!call->count)
         return KVP_OK;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (o->cold[i].block == call->block && o->cold[i].generation == call->number)
             from = i + 1;
-    }
     out->n = oracle_lower(n - from, call->count);
     out->cold = o->cold + from;
     cursor->ended = out->n < call->count;
@@ -139,10 +137,9 @@ static int32_t named(const oracle *o, const kvp_call *call)
 
 static uint64_t space_of(const oracle *o, uint32_t root)
 {
-    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++)
         if (o->namespaces[i].open && o->namespaces[i].root == root)
             return o->namespaces[i].handle;
-    }
     return 0;
 }
 
@@ -255,10 +252,9 @@ static kvp_status give_back(oracle *o, const kvp_call *call)
 
     if (wrong == call->n_tokens && !o->config.max_loads)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
-    for (uint32_t i = 0; i < wrong; i++) {
+    for (uint32_t i = 0; i < wrong; i++)
         if (o->blocks[host_block(o, call, i)].lends <= named_before(call, i))
             return oracle_fail(o, KVP_E_ARG, i, 0);
-    }
     if (wrong < call->n_tokens)
         return oracle_fail(o, KVP_E_ARG, wrong, 0);
     oracle_begin_change(o);
@@ -278,10 +274,9 @@ static bool is_loading(const oracle *o, uint32_t node, uint32_t group)
     for (uint32_t i = 0; i < o->config.max_loads; i++) {
         const oracle_load *load = &o->loads[i];
 
-        for (uint32_t k = 0; load->number && load->group == group && k < load->n; k++) {
+        for (uint32_t k = 0; load->number && load->group == group && k < load->n; k++)
             if (load->nodes[k] == node)
                 return true;
-        }
     }
     return false;
 }
@@ -323,10 +318,9 @@ static kvp_status mirror(oracle *o, const kvp_call *call, kvp_outcome *out)
     out->n = call->n_tokens;
     out->i32 = oracle_out_i32(o, call->n_tokens + 1u);
     memset(o->i32, 0, call->n_tokens * sizeof *o->i32);
-    for (uint32_t i = 0; i < call->n_tokens; i++) {
+    for (uint32_t i = 0; i < call->n_tokens; i++)
         if (!mirror_block(o, call->tokens[i], call->count, &o->i32[i], &out->u.mirrored))
             break;
-    }
     return KVP_OK;
 }
 
@@ -431,10 +425,9 @@ static void count_entries(const oracle *o, const kvp_call *call, wish *w, kvp_lo
 
 static oracle_load *find_load(oracle *o, uint64_t number)
 {
-    for (uint32_t i = 0; i < o->config.max_loads; i++) {
+    for (uint32_t i = 0; i < o->config.max_loads; i++)
         if (o->loads[i].number == number)
             return &o->loads[i];
-    }
     return NULL;
 }
 
@@ -626,10 +619,9 @@ static kvp_status load_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
 static void settle(oracle *o, uint32_t node, int32_t block)
 {
     for (uint32_t i = 0; i < oracle_units(o, o->blocks[block].group);
-         i++, node = o->nodes[node].parent) {
+         i++, node = o->nodes[node].parent)
         if (!o->nodes[node].is_private)
             oracle_node_found(o, node, block);
-    }
 }
 
 /* A state is of use where each group has the KV of its unit; it needs a slot, and a copy. */
@@ -688,12 +680,11 @@ static kvp_status load_end(oracle *o, const kvp_call *call, const uint8_t *whole
     oracle_begin_change(o);
     for (uint32_t i = 0; i < load->n; i++)
         end_block(o, load, i, whole && whole[i], out);
-    for (uint32_t i = load->n; i-- > 0;) {
+    for (uint32_t i = load->n; i-- > 0;)
         if (is_of_state(o, load->group))
             oracle_host_slot_release(o, (uint32_t)load->blocks[i]);
         else
             oracle_release(o, load->blocks[i], NULL);
-    }
     o->nodes[load->last].users--;
     oracle_node_prune(o, load->last);
     oracle_load_forget(load);

@@ -41,10 +41,9 @@ void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_of
     uint32_t n = 0;
 
     to->items = oracle_grow(to->items, &to->capacity, from->n, sizeof *to->items);
-    for (uint32_t i = 0; i < from->n; i++) {
+    for (uint32_t i = 0; i < from->n; i++)
         if (from->items[i].offset < below_offset)
             to->items[n++] = from->items[i];
-    }
     to->n = n;
 }
 
@@ -190,10 +189,9 @@ static void unlink_child(oracle *o, uint32_t i)
 
 static bool has_block(const oracle_node *node)
 {
-    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++)
         if (node->at[g][KVP_DEVICE].block || node->at[g][KVP_HOST].block)
             return true;
-    }
     return false;
 }
 

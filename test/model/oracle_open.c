@@ -8,19 +8,17 @@
 
 static bool ranges_valid(const kvp_call *call)
 {
-    for (uint32_t i = 0; i < call->n_ranges; i++) {
+    for (uint32_t i = 0; i < call->n_ranges; i++)
         if (call->ranges[i].begin >= call->ranges[i].end)
             return false;
-    }
     return true;
 }
 
 static bool tokens_valid(const int32_t *tokens, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         if (tokens[i] < 0)
             return false;
-    }
     return true;
 }
 
@@ -30,10 +28,9 @@ void oracle_unit_keys(const oracle *o, const kvp_call *call, uint32_t unit, orac
     uint32_t begin = unit * o->unit;
 
     keys->n = 0;
-    for (uint32_t i = 0; i < call->n_keys; i++) {
+    for (uint32_t i = 0; i < call->n_keys; i++)
         if (call->keys[i].begin < begin + o->unit && call->keys[i].end > begin)
             oracle_keys_put(keys, UINT32_MAX, &call->keys[i], begin);
-    }
 }
 
 /* The hash of a unit of the prompt after a hash: the library's function over a span of one unit. */
@@ -44,10 +41,9 @@ static void prompt_hash(const oracle *o, const kvp_call *call, uint32_t unit,
     kvp_key list[256];
     uint32_t begin = unit * o->unit;
 
-    for (uint32_t i = 0; i < call->n_keys && input.n_keys < 256; i++) {
+    for (uint32_t i = 0; i < call->n_keys && input.n_keys < 256; i++)
         if (call->keys[i].begin < begin + o->unit && call->keys[i].end > begin)
             list[input.n_keys++] = call->keys[i];
-    }
     input.unit_tokens = o->unit;
     input.n_tokens = o->unit;
     input.tokens = call->tokens + begin;
@@ -112,20 +108,18 @@ static uint64_t lowest_begin(const kvp_call *call)
 {
     uint64_t lowest = UINT64_MAX;
 
-    for (uint32_t i = 0; i < call->n_ranges; i++) {
+    for (uint32_t i = 0; i < call->n_ranges; i++)
         if (call->ranges[i].begin < lowest)
             lowest = call->ranges[i].begin;
-    }
     return lowest;
 }
 
 bool oracle_is_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
 {
     for (uint32_t i = unit * o->unit; i < (unit + 1) * o->unit; i++) {
-        for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
+        for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++)
             if (call->tokens[i] == o->config.uncached_tokens[k])
                 return true;
-        }
     }
     return (uint64_t)(unit + 1) * o->unit > lowest_begin(call);
 }
@@ -323,11 +317,10 @@ static bool lacks_kv(const oracle *o, const kvp_call *call, uint32_t k, uint32_t
 {
     uint32_t query = next_query(call, n_units * o->unit);
 
-    for (uint32_t unit = 0; unit < n_units; unit++) {
+    for (uint32_t unit = 0; unit < n_units; unit++)
         if (oracle_keeps(o, k, oracle_window_of(o, k), unit / oracle_units(o, k), query) &&
             !has_kv(o, call, o->prompt_nodes[unit], k))
             return true;
-    }
     return false;
 }
 
@@ -336,11 +329,10 @@ static bool lacks_kv(const oracle *o, const kvp_call *call, uint32_t k, uint32_t
 static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_units)
 {
     for (uint32_t windowed = 0; windowed < 2; windowed++) {
-        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++)
             if ((o->config.groups[k].recent_tokens > 0) == windowed &&
                 lacks_kv(o, call, k, n_units))
                 return k;
-        }
     }
     return o->config.n_groups + (oracle_has_states(o) && n_units &&
                                          !oracle_checkpoint_there(o, o->prompt_nodes[n_units - 1])
@@ -681,14 +673,12 @@ static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_
 static void release_sources(oracle *o, const oracle_match *m, const oracle_entry *order, uint32_t n,
                             const int32_t *sources)
 {
-    for (uint32_t k = o->config.n_groups; k-- > 0;) {
+    for (uint32_t k = o->config.n_groups; k-- > 0;)
         if (m->sources[k])
             oracle_release(o, m->sources[k], NULL);
-    }
-    for (uint32_t at = n; at-- > 0;) {
+    for (uint32_t at = n; at-- > 0;)
         if (sources[at] && order[at].i < m->full[order[at].group])
             oracle_release(o, sources[at], NULL);
-    }
 }
 
 /* Hold the hits, in row order, then take the rest, in row order. */

@@ -114,10 +114,9 @@ static void learn(plain_policy *p, uint32_t n_classes)
         best_rates(h, p->near[p->turn]);
         for (uint32_t a = 0; a < PLAIN_BINS; a++) {
             p->far[p->turn][a] = 0;
-            for (uint32_t b = a; b < PLAIN_BINS; b++) {
+            for (uint32_t b = a; b < PLAIN_BINS; b++)
                 if (p->near[p->turn][b] > p->far[p->turn][a])
                     p->far[p->turn][a] = p->near[p->turn][b];
-            }
         }
     }
 }
@@ -180,10 +179,9 @@ static void entry_remove(plain_policy *p, uint32_t at)
 
 static uint32_t entry_find(const plain_policy *p, uint32_t name)
 {
-    for (uint32_t i = 0; i < p->n_entries; i++) {
+    for (uint32_t i = 0; i < p->n_entries; i++)
         if (p->entries[i].name == name)
             return i;
-    }
     return PLAIN_NONE;
 }
 

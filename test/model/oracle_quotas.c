@@ -79,10 +79,9 @@ static int32_t first_of(const oracle *o, const oracle_ns *ns, uint32_t tier)
 /* The one at the head of the lowest class. */
 static int32_t first_of_all(const oracle *o, uint32_t tier)
 {
-    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
         if (queue_of(o, tier, c)->n)
             return queue_of(o, tier, c)->items[0];
-    }
     return 0;
 }
 

@@ -10,10 +10,9 @@
 static bool rows_share(const oracle_seq *a, const oracle_seq *b, uint32_t group, uint32_t entry)
 {
     for (uint32_t i = entry; i < a->n_row[group]; i++) {
-        for (uint32_t k = entry; k < b->n_row[group]; k++) {
+        for (uint32_t k = entry; k < b->n_row[group]; k++)
             if (b->rows[group][k] == a->rows[group][i] && a->rows[group][i])
                 return true;
-        }
     }
     return false;
 }
@@ -82,12 +81,11 @@ static uint32_t next_cut(const oracle *o, const oracle_seq *seq, uint32_t from)
 {
     uint32_t next = ORACLE_NONE;
 
-    for (uint32_t i = 0; i < o->n_nodes; i++) {
+    for (uint32_t i = 0; i < o->n_nodes; i++)
         if (o->nodes[i].used && was_cut(o, seq, from, i) &&
             (next == ORACLE_NONE ||
              memcmp(&o->nodes[i].hash, &o->nodes[next].hash, sizeof o->nodes[i].hash) < 0))
             next = i;
-    }
     return next;
 }
 
@@ -164,10 +162,9 @@ static void cut_tail(oracle_seq *to, const oracle_seq *from, uint32_t n)
     to->n_tail = n;
     if (to != from)
         oracle_keys_copy(&to->tail_keys, &from->tail_keys, n);
-    for (uint32_t i = 0; i < to->tail_keys.n; i++) {
+    for (uint32_t i = 0; i < to->tail_keys.n; i++)
         if (n && to->tail_keys.items[i].offset < (int64_t)n)
             to->tail_keys.items[kept++] = to->tail_keys.items[i];
-    }
     to->tail_keys.n = kept;
 }
 
@@ -436,10 +433,9 @@ void oracle_reset(oracle *o)
     if (o->policy)
         plain_reset(o->policy);
     o->told++;
-    for (uint32_t i = 0; i < o->n_nodes; i++) {
+    for (uint32_t i = 0; i < o->n_nodes; i++)
         if (o->nodes[i].used)
             forget_node(o, i);
-    }
     for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
         forget_pool(o, &o->pools[tier]);
     oracle_states_reset(o, false);
@@ -477,10 +473,9 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
         uint32_t S = oracle_size(o, k);
 
-        for (uint32_t i = call->range.begin / S; i < oracle_ceil(call->range.end, S); i++) {
+        for (uint32_t i = call->range.begin / S; i < oracle_ceil(call->range.end, S); i++)
             if (seq->rows[k][i])
                 o->blocks[seq->rows[k][i]].retention = call->retention;
-        }
     }
     return KVP_OK;
 }

@@ -4,10 +4,9 @@
 
 static oracle_state_move *find(const oracle_state_moves *m, uint32_t from)
 {
-    for (uint32_t i = 0; i < m->n; i++) {
+    for (uint32_t i = 0; i < m->n; i++)
         if (m->items[i].from == from)
             return &m->items[i];
-    }
     return NULL;
 }
 
@@ -23,12 +22,11 @@ void oracle_state_list(const oracle *o, oracle_state_moves *m, const oracle_seq 
             there = oracle_state_kept(o, seq, seq->computed);
         m->n_new += !there;
         m->items = oracle_grow(m->items, &m->capacity, m->n + 1u, sizeof *m->items);
-        for (uint32_t i = 0; there && i <= m->n; i++) {
+        for (uint32_t i = 0; there && i <= m->n; i++)
             if (i == m->n)
                 m->n_cached += !o->slots[there].refs;
             else if (m->items[i].to == there)
                 break;
-        }
         item = &m->items[m->n++];
         *item = (oracle_state_move){seq->read_slot, there, 0, there != 0};
     }
@@ -99,10 +97,9 @@ bool oracle_state_spoiled(const oracle *o, const oracle_seq *seq)
 {
     const oracle_slot *slots = seq->tier == KVP_HOST ? o->host_slots : o->slots;
 
-    for (uint32_t i = 0; i < o->n_copies && seq->read_slot; i++) {
+    for (uint32_t i = 0; i < o->n_copies && seq->read_slot; i++)
         if (o->copies[i].spoiled && o->copies[i].id == slots[seq->read_slot].filled_by)
             return true;
-    }
     return false;
 }
 

@@ -137,10 +137,9 @@ static bool is_needed(const oracle *o, int32_t block)
 {
     const oracle_block *b = &o->blocks[block];
 
-    for (uint32_t k = 0; k < o->block_units; k++) {
+    for (uint32_t k = 0; k < o->block_units; k++)
         if (b->unit_kind[k] == UNIT_SEALED && leads_to_state(o, b->unit_node[k]))
             return true;
-    }
     return false;
 }
 
@@ -263,10 +262,9 @@ void oracle_slot_hold(oracle *o, uint32_t slot)
         return;
     }
     o->marks.state_parked_hit++;
-    for (uint32_t i = o->n_parked_slots; i-- > 0;) {
+    for (uint32_t i = o->n_parked_slots; i-- > 0;)
         if (o->parked_slots[i] == slot)
             leave_parked(o, i);
-    }
 }
 
 /* Queue what was parked until this step. */

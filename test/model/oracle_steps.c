@@ -6,10 +6,9 @@
 
 static oracle_step *find_step(oracle *o, uint64_t number)
 {
-    for (uint32_t i = 0; i < o->n_steps; i++) {
+    for (uint32_t i = 0; i < o->n_steps; i++)
         if (o->steps[i].number == number)
             return &o->steps[i];
-    }
     return NULL;
 }
 
@@ -63,10 +62,9 @@ static void drop_later(oracle *o, uint32_t place, uint64_t step)
 
 static bool is_dropped(const oracle *o, uint64_t step, uint32_t place)
 {
-    for (uint32_t i = 0; i < o->n_commitments; i++) {
+    for (uint32_t i = 0; i < o->n_commitments; i++)
         if (o->commitments[i].step == step && o->commitments[i].place == place)
             return o->commitments[i].dropped;
-    }
     return false;
 }
 
@@ -147,10 +145,9 @@ static bool filled_in_step(const oracle *o, const oracle_copy *copy)
 {
     uint64_t filler = o->blocks[copy->to].filled_by;
 
-    for (uint32_t i = 0; i < o->n_copies && filler != copy->id; i++) {
+    for (uint32_t i = 0; i < o->n_copies && filler != copy->id; i++)
         if (o->copies[i].id == filler)
             return o->copies[i].step == copy->step;
-    }
     return filler == copy->id;
 }
 
@@ -167,10 +164,9 @@ static void copy_done(oracle *o, const oracle_copy *copy)
     }
     if (filled_in_step(o, copy)) {
         b->filled_by = 0;
-        for (uint32_t k = 0; k < o->block_units; k++) {
+        for (uint32_t k = 0; k < o->block_units; k++)
             if (b->unit_kind[k] == UNIT_IN_FLIGHT)
                 find_unit(o, copy->to, k);
-        }
     }
     if (copy->keeps)
         oracle_release(o, copy->to, NULL);
@@ -257,10 +253,9 @@ static bool is_spoiled(const oracle *o, int32_t block)
 {
     uint64_t filler = block ? o->blocks[block].filled_by : 0;
 
-    for (uint32_t i = 0; i < o->n_copies && filler; i++) {
+    for (uint32_t i = 0; i < o->n_copies && filler; i++)
         if (o->copies[i].spoiled && o->copies[i].id == filler)
             return true;
-    }
     return false;
 }
 
@@ -271,10 +266,9 @@ static uint32_t spoiled_from(const oracle *o, const oracle_seq *seq)
     uint32_t first = seq->computed;
 
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < seq->n_row[k]; i++) {
+        for (uint32_t i = 0; i < seq->n_row[k]; i++)
             if (is_spoiled(o, seq->rows[k][i]))
                 first = oracle_lower(first, i * oracle_size(o, k));
-        }
     }
     return first;
 }

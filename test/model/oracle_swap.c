@@ -52,10 +52,9 @@ static oracle_entry *order_of(const oracle *o, const oracle_seq *seq, uint32_t *
 
 static moved *find_moved(const move *m, int32_t from)
 {
-    for (uint32_t i = 0; i < m->n_blocks; i++) {
+    for (uint32_t i = 0; i < m->n_blocks; i++)
         if (m->blocks[i].from == from)
             return &m->blocks[i];
-    }
     return NULL;
 }
 
@@ -72,10 +71,9 @@ static int32_t find_there(const oracle *o, const oracle_seq *seq, uint32_t group
 
 static void count_found(const oracle *o, move *m, int32_t block)
 {
-    for (uint32_t i = 0; i < m->n_blocks; i++) {
+    for (uint32_t i = 0; i < m->n_blocks; i++)
         if (m->blocks[i].to == block)
             return; /* two blocks with the same KV */
-    }
     m->n_found++;
     m->n_cached += oracle_block_state(o, block) == KVP_BLOCK_CACHED;
 }
@@ -151,10 +149,9 @@ static void list_blocks(const oracle *o, move *m)
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         const oracle_seq *seq = &o->seqs[m->places[i]];
 
-        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++)
             for (uint32_t entry = 0; entry < n_entries(o, seq, k); entry++)
                 list_entry(o, m, seq, k, entry);
-        }
     }
     for (uint32_t i = 0; i < m->n_seqs && m->tier == KVP_DEVICE; i++)
         count_room(o, m, &o->seqs[m->places[i]]);
@@ -276,10 +273,9 @@ static kvp_status move_status(oracle *o, const kvp_call *call, move *m)
 /* Step 1: hold what is there, once for each row entry that will refer to it. */
 static void hold_found(oracle *o, const move *m)
 {
-    for (uint32_t i = 0; i < m->n_blocks; i++) {
+    for (uint32_t i = 0; i < m->n_blocks; i++)
         for (uint32_t k = 0; k < m->blocks[i].holders && m->blocks[i].found; k++)
             oracle_hold(o, m->blocks[i].to);
-    }
 }
 
 /* The sequence's public computed units in this entry are in the new block. `later`: it is not the

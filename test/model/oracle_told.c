@@ -20,11 +20,10 @@ bool oracle_is_told(const oracle *o, uint32_t i, uint32_t tier, uint32_t group)
 /* Does a node before this one tell the same? Equal hashes are one element. */
 static bool told_before(const oracle *o, uint32_t i, uint32_t tier, uint32_t group)
 {
-    for (uint32_t k = 0; k < i; k++) {
+    for (uint32_t k = 0; k < i; k++)
         if (oracle_is_told(o, k, tier, group) &&
             memcmp(&o->nodes[k].hash, &o->nodes[i].hash, sizeof(kvp_hash)) == 0)
             return true;
-    }
     return false;
 }
 
@@ -89,39 +88,35 @@ static uint32_t next_told(const oracle *o, const kvp_event *event, uint32_t i)
 {
     bool is_place = event->tier < ORACLE_TIERS && event->group < oracle_n_told(o);
 
-    for (i++; i < o->n_nodes && is_place; i++) {
+    for (i++; i < o->n_nodes && is_place; i++)
         if (oracle_is_told(o, i, event->tier, event->group) &&
             memcmp(&o->nodes[i].hash, &event->hash, sizeof event->hash) == 0)
             return i;
-    }
     return ORACLE_NONE;
 }
 
 static bool is_listed(const kvp_outcome *snapshot, uint32_t n, const kvp_hash *hash)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (memcmp(&snapshot->events[i].hash, hash, sizeof *hash) == 0)
             return true;
-    }
     return false;
 }
 
 static bool is_told_anywhere(const oracle *o, uint32_t i)
 {
-    for (uint32_t k = 0; k < ORACLE_TIERS * oracle_n_told(o); k++) {
+    for (uint32_t k = 0; k < ORACLE_TIERS * oracle_n_told(o); k++)
         if (oracle_is_told(o, i, k % ORACLE_TIERS, k / ORACLE_TIERS))
             return true;
-    }
     return false;
 }
 
 /* "Ancestors before descendants": is one of the node's not among the first n events? */
 static bool comes_early(const oracle *o, uint32_t i, const kvp_outcome *snapshot, uint32_t n)
 {
-    for (uint32_t up = o->nodes[i].parent; !o->nodes[up].is_root; up = o->nodes[up].parent) {
+    for (uint32_t up = o->nodes[i].parent; !o->nodes[up].is_root; up = o->nodes[up].parent)
         if (is_told_anywhere(o, up) && !is_listed(snapshot, n, &o->nodes[up].hash))
             return true;
-    }
     return false;
 }
 
@@ -152,15 +147,13 @@ static bool comes_well(const oracle *o, const kvp_call *call, const kvp_outcome 
     const kvp_event *event = &snapshot->events[at];
     const int32_t *tokens = call->with_tokens ? snapshot->i32 + (size_t)at * o->unit : NULL;
 
-    for (uint32_t i = 0; i < at; i++) {
+    for (uint32_t i = 0; i < at; i++)
         if (snapshot->events[i].tier == event->tier && snapshot->events[i].group == event->group &&
             memcmp(&snapshot->events[i].hash, &event->hash, sizeof event->hash) == 0)
             return false;
-    }
-    for (uint32_t i = UINT32_MAX; (i = next_told(o, event, i)) != ORACLE_NONE;) {
+    for (uint32_t i = UINT32_MAX; (i = next_told(o, event, i)) != ORACLE_NONE;)
         if (event_fits(o, i, event, tokens) && !comes_early(o, i, snapshot, at))
             return true;
-    }
     return false;
 }
 
@@ -169,10 +162,9 @@ void oracle_learn_snapshot(oracle *o, const kvp_call *call, const kvp_outcome *s
 {
     if (seen->n != foretold->n || !seen->events)
         return;
-    for (uint32_t i = 0; i < seen->n; i++) {
+    for (uint32_t i = 0; i < seen->n; i++)
         if (!comes_well(o, call, seen, i))
             return; /* there are no events, and that differs */
-    }
     foretold->events = seen->events;
     foretold->i32 = seen->i32;
 }

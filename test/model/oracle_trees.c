@@ -69,10 +69,9 @@ static uint32_t find_path(oracle *o, const oracle_seq *seq, int32_t leaf)
 /* Does a copy into one of these blocks wait in the plan? */
 static bool is_awaited(const oracle *o, int32_t block)
 {
-    for (uint32_t i = o->n_copies - o->n_plan; i < o->n_copies; i++) {
+    for (uint32_t i = o->n_copies - o->n_plan; i < o->n_copies; i++)
         if (o->copies[i].to == block)
             return true;
-    }
     return false;
 }
 

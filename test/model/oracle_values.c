@@ -28,10 +28,9 @@ bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
         (uint64_t)(unit_idx + 1) * o->unit > seq->private_from)
         return false;
     for (uint32_t i = 0; i < o->unit; i++) {
-        for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
+        for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++)
             if (tokens[i] == o->config.uncached_tokens[k])
                 return false;
-        }
     }
     return true;
 }
@@ -116,10 +115,9 @@ static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units)
 /* The keys of the call that touch the unit at `begin`, and lie in what is added now. */
 static void add_keys(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_t begin)
 {
-    for (uint32_t i = 0; i < call->n_keys; i++) {
+    for (uint32_t i = 0; i < call->n_keys; i++)
         if (call->keys[i].begin < begin + o->unit && call->keys[i].end > begin)
             oracle_keys_put(&seq->tail_keys, UINT32_MAX, &call->keys[i], begin);
-    }
 }
 
 /* Append values after the known ones. Keys and hashes, if any, are the call's. */
@@ -200,10 +198,9 @@ void oracle_seal(oracle *o, oracle_seq *seq, uint32_t from_unit)
 {
     uint32_t end = oracle_settled_units(o, seq), public_units = oracle_public_units(o, seq);
 
-    for (uint32_t i = from_unit; i < end && i < public_units; i++) {
+    for (uint32_t i = from_unit; i < end && i < public_units; i++)
         for (uint32_t k = 0; k < o->config.n_groups; k++)
             seal_unit(o, seq, k, i);
-    }
 }
 
 /* ----------------------------------------------------------------------------------------- fill */
@@ -214,10 +211,9 @@ static kvp_status fill_status(const oracle *o, const kvp_call *call, const oracl
     const oracle_seq *seq = &o->seqs[member->place];
     uint32_t unit = seq->known / o->unit;
 
-    for (uint32_t i = 0; i < member->n_tokens; i++) {
+    for (uint32_t i = 0; i < member->n_tokens; i++)
         if (call->tokens[member->first_token + i] < 0)
             return KVP_E_ARG;
-    }
     if (n_seqs == 1 && call->n_keys) {
         uint64_t end = (uint64_t)seq->known + member->n_tokens;
 

@@ -63,11 +63,9 @@ bool oracle_keeps(const oracle *o, uint32_t group, kvp_window window, uint32_t e
 bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint64_t query)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < oracle_ceil(n_tokens, oracle_size(o, k)) && i < seq->n_row[k];
-             i++) {
+        for (uint32_t i = 0; i < oracle_ceil(n_tokens, oracle_size(o, k)) && i < seq->n_row[k]; i++)
             if (!seq->rows[k][i] && oracle_keeps(o, k, seq->windows[k], i, query))
                 return true;
-        }
     }
     return false;
 }
@@ -82,10 +80,9 @@ uint32_t oracle_n_blocks(const oracle *o, const oracle_seq *seq)
 {
     uint32_t n = 0;
 
-    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
         for (uint32_t i = 0; i < seq->n_row[k]; i++)
             n += seq->rows[k][i] != 0;
-    }
     return n;
 }
 
@@ -117,10 +114,9 @@ bool oracle_is_retained(oracle *o, const oracle_seq *seq, uint32_t group, uint32
         return true;
     for (uint64_t place = begin / o->unit * o->unit + o->unit;
          place <= o->config.max_seq_tokens && oracle_keeps(o, group, window, i, place);
-         place += o->unit) {
+         place += o->unit)
         if (is_place(o, seq, (uint32_t)place))
             return true;
-    }
     return false;
 }
 
@@ -168,10 +164,9 @@ static bool is_cut_off(const oracle *o, const oracle_seq *seq, uint32_t group, u
     if (is_full(window) ||
         (!is_chunked(window) && (uint64_t)i * oracle_size(o, group) < window.sink_tokens))
         return false;
-    for (uint32_t behind = i + 1; behind < seq->n_row[group]; behind++) {
+    for (uint32_t behind = i + 1; behind < seq->n_row[group]; behind++)
         if (!seq->rows[group][behind])
             return true;
-    }
     return false;
 }
 
@@ -222,10 +217,9 @@ void oracle_windows_cut(const oracle *o, oracle_seq *seq)
 /* Would the window keep an entry that was dropped? */
 static bool keeps_dropped(const oracle *o, const oracle_seq *seq, uint32_t group, kvp_window window)
 {
-    for (uint32_t i = 0; i < seq->n_row[group]; i++) {
+    for (uint32_t i = 0; i < seq->n_row[group]; i++)
         if (!seq->rows[group][i] && oracle_keeps(o, group, window, i, seq->computed))
             return true;
-    }
     return false;
 }
 

@@ -368,15 +368,13 @@ static bool read_option(options *opt, const char *name, const char *value, int *
                  {"--self-test", &opt->self_test}};
 
     *used = 1;
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strcmp(name, flags[i].name) == 0)
             return *flags[i].to = true;
-    }
     *used = 2;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(name, texts[i].name) == 0)
             return (*texts[i].to = value) != NULL;
-    }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(name, numbers[i].name) != 0)
             continue;

@@ -201,10 +201,9 @@ typedef struct names {
 
 static uint64_t translate(const names *list, uint64_t handle)
 {
-    for (uint32_t i = list->n; i-- > 0;) {
+    for (uint32_t i = list->n; i-- > 0;)
         if (!list->step[i] && list->name[i] == handle)
             return list->now[i];
-    }
     return handle;
 }
 
@@ -217,14 +216,12 @@ static bool names_step(const kvp_call *call)
 /* A step that was not begun in this run is one that nobody will begin. */
 static uint64_t translate_step(const script *p, const names *list, uint64_t number)
 {
-    for (uint32_t i = list->n; i-- > 0;) {
+    for (uint32_t i = list->n; i-- > 0;)
         if (list->step[i] && list->name[i] == number)
             return list->now[i];
-    }
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < p->n; i++)
         if (p->calls[i].op == KVP_CALL_STEP_BEGIN && p->opened[i] == number)
             return UINT64_MAX;
-    }
     return number;
 }
 
@@ -270,10 +267,9 @@ bool script_run(const script *p, const session_options *options, bool verbose, u
     list.name = oracle_allocate(p->n, sizeof *list.name);
     list.now = oracle_allocate(p->n, sizeof *list.now);
     list.step = oracle_allocate(p->n, sizeof *list.step);
-    for (i = 0; i < p->n && good; i++) {
+    for (i = 0; i < p->n && good; i++)
         if (p->keep[i])
             good = step(p, s, &list, i, verbose);
-    }
     *out_index = good || !s || s->in_audit ? p->n : i - 1;
     if (good) {
         good = session_audit(s);

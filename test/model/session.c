@@ -57,14 +57,13 @@ static uint32_t half_of(uint32_t host_blocks)
 
 static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *resolved)
 {
-    for (uint32_t i = 0; i < wanted->n_groups; i++) {
+    for (uint32_t i = 0; i < wanted->n_groups; i++)
         if (resolved->groups[i].sink_tokens != wanted->groups[i].sink_tokens ||
             resolved->groups[i].recent_tokens != wanted->groups[i].recent_tokens ||
             resolved->groups[i].block_tokens != (wanted->groups[i].block_tokens
                                                      ? wanted->groups[i].block_tokens
                                                      : wanted->block_tokens))
             return false;
-    }
     return resolved->n_groups == wanted->n_groups && resolved->quotas == wanted->quotas &&
            resolved->max_loads == wanted->max_loads &&
            (wanted->lent_blocks ? resolved->lent_blocks == wanted->lent_blocks
@@ -407,12 +406,11 @@ static bool audit_policy(session *s)
     if (!same_read(s, "kvp_policy_info_get", kvp_policy_info_get(s->cache, &info),
                    oracle_learned_info(s->o, &wanted), &info, &wanted, sizeof info))
         return false;
-    for (uint32_t c = 0; c <= KVP_POLICY_CLASSES; c++) {
+    for (uint32_t c = 0; c <= KVP_POLICY_CLASSES; c++)
         if (!same_read(s, "kvp_policy_class_get", kvp_policy_class_get(s->cache, c, &table),
                        oracle_learned_class(s->o, c, &wanted_table), &table, &wanted_table,
                        sizeof table))
             return false;
-    }
     return true;
 }
 
@@ -430,10 +428,9 @@ bool session_audit(session *s)
     if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST) || !audit_spaces(s) ||
         !audit_slots(s) || !audit_policy(s))
         return false;
-    for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
+    for (uint32_t i = 0; i < s->o->config.max_seqs; i++)
         if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))
             return false;
-    }
     return true;
 }
 

@@ -63,10 +63,9 @@ static bool drop(script *p, const session_options *options, int signature, uint3
     if (!before)
         return false;
     memcpy(before, p->keep, p->n);
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < p->n; i++)
         if (p->keep[i] && at++ >= from && at <= from + n)
             p->keep[i] = false;
-    }
     fewer = fails(p, options, signature);
     if (!fewer)
         memcpy(p->keep, before, p->n);
@@ -105,12 +104,11 @@ bool script_shrink(script *p, const session_options *options)
 
         while (any) {
             any = false;
-            for (uint32_t from = 0; from < count_kept(p);) {
+            for (uint32_t from = 0; from < count_kept(p);)
                 if (drop(p, options, signature, from, chunk))
                     any = true;
                 else
                     from += chunk;
-            }
             any = any && chunk == 1;
         }
         if (chunk <= 1)

@@ -37,11 +37,10 @@ static view_element *find(const view *v, const kvp_hash *hash, uint32_t tier, ui
     uint32_t at;
 
     memcpy(&key, hash->bytes, sizeof key);
-    for (at = (uint32_t)(key % v->size); v->table[at].used; at = (at + 1) % v->size) {
+    for (at = (uint32_t)(key % v->size); v->table[at].used; at = (at + 1) % v->size)
         if (!v->table[at].gone && v->table[at].tier == tier && v->table[at].group == group &&
             memcmp(&v->table[at].hash, hash, sizeof *hash) == 0)
             break;
-    }
     return &v->table[at];
 }
 
@@ -62,10 +61,9 @@ static void grow(view *v)
     v->size = 4 * v->n > 256 ? 4 * v->n : 256;
     v->table = oracle_allocate(v->size, sizeof *v->table);
     v->n = v->n_used = 0;
-    for (uint32_t i = 0; i < size; i++) {
+    for (uint32_t i = 0; i < size; i++)
         if (old[i].used && !old[i].gone)
             insert(v, &old[i]);
-    }
     free(old);
 }
 
@@ -88,10 +86,9 @@ static void clear(view *v, const kvp_hash *root)
 
 static const oracle_node *find_node(const oracle *o, const kvp_hash *hash)
 {
-    for (uint32_t i = 0; i < o->n_nodes; i++) {
+    for (uint32_t i = 0; i < o->n_nodes; i++)
         if (o->nodes[i].used && memcmp(&o->nodes[i].hash, hash, sizeof *hash) == 0)
             return &o->nodes[i];
-    }
     return NULL;
 }
 

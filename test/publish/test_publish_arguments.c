@@ -13,9 +13,8 @@ static void expect_refused(const kvp_publisher_config *config, kvp_status status
     char why[512] = "?";
     assert_int_equal(kvp_publisher_open(config, &publisher, why, sizeof(why)), status);
     assert_ptr_equal(publisher, unset);
-    if (strstr(why, words) == NULL) {
+    if (strstr(why, words) == NULL)
         fail_msg("%s: not in \"%s\"", words, why);
-    }
 }
 
 #define REFUSED(field, value, status, words)                                                       \

@@ -14,9 +14,8 @@ static long n_held; /* blocks that were taken and not given back */
 
 static int fails(void)
 {
-    if (to_fail == 0 || --to_fail > 0) {
+    if (to_fail == 0 || --to_fail > 0)
         return 0;
-    }
     n_failed++;
     return 1;
 }
@@ -78,11 +77,10 @@ TEST(test_resync)
 {
     const kvp_publisher_config config = wire_config();
     kvp_config made = config_of(WIRE_U, WIRE_U, 8);
-    kvp_publisher_stats before;
-    kvp_publisher_stats after;
+    kvp_publisher_stats before, after;
     kvp_publisher *publisher;
     made.max_events = 16;
-    world w = make_world(&made);
+    scoped_world w = make_world(&made);
     const int32_t tokens[2 * WIRE_U] = {1, 2, 3, 4, 5, 6, 7, 8};
     leave_cached(&w, tokens, 2 * WIRE_U);
     assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
@@ -98,7 +96,6 @@ TEST(test_resync)
     assert_int_equal(kvp_publisher_stats_get(publisher, &after), KVP_OK);
     assert_int_equal(after.stored, 2);
     kvp_publisher_close(publisher);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -40,11 +40,9 @@ static void make_tree(void)
 
 static int unit_of(uint64_t number)
 {
-    for (int i = 0; i < UNITS; i++) {
-        if (wire_number(&wire, (char)('a' + i)) == number) {
+    for (int i = 0; i < UNITS; i++)
+        if (wire_number(&wire, (char)('a' + i)) == number)
             return i;
-        }
-    }
     fail_msg("an unknown hash");
     return -1;
 }
@@ -60,9 +58,8 @@ static void take_stored(int tier, int unit, int before)
 static void take_removed(int tier, int unit)
 {
     assert_true(has[tier][unit]);
-    for (int i = 0; tier == 0 && i < UNITS; i++) {
+    for (int i = 0; tier == 0 && i < UNITS; i++)
         assert_false(tree[i].before == unit && has[0][i]); /* what is behind it went first */
-    }
     has[tier][unit] = 0;
 }
 
@@ -111,9 +108,8 @@ static void take_batch(void)
         msgpack_unpack_next(&batch, (const char *)wire.payload, wire.payload_bytes, &at),
         MSGPACK_UNPACK_SUCCESS);
     const msgpack_object_array *events = &batch.data.via.array.ptr[1].via.array;
-    for (uint32_t i = 0; i < events->size; i++) {
+    for (uint32_t i = 0; i < events->size; i++)
         take_event(&events->ptr[i]);
-    }
     msgpack_unpacked_destroy(&batch);
 }
 
@@ -130,9 +126,8 @@ static void find_known(int known[UNITS], const int ever[UNITS])
 {
     for (int i = UNITS - 1; i >= 0; i--) {
         int is_placed = tree[i].in[0] || tree[i].in[1] || tree[i].in[2];
-        for (int child = i + 1; child < UNITS; child++) {
+        for (int child = i + 1; child < UNITS; child++)
             is_placed = is_placed || (tree[child].before == i && known[child]);
-        }
         known[i] = is_placed && ever[i];
     }
 }
@@ -148,9 +143,8 @@ static void expect_set(int ever[UNITS])
     find_known(known, ever);
     for (int i = 0; i < UNITS; i++) {
         assert_int_equal(has[0][i], is_whole(i));
-        for (int tier = 1; tier < TIERS; tier++) {
+        for (int tier = 1; tier < TIERS; tier++)
             assert_int_equal(has[tier][i], tree[i].in[tier] && is_known(known, i));
-        }
         ever[i] = known[i]; /* a place that was freed is unknown again */
     }
 }
@@ -164,17 +158,14 @@ static const char *change(int ever[UNITS])
     const uint32_t what = draw(100);
     if (what < 3) {
         const int space = (int)draw(2);
-        for (int i = 0; i < UNITS; i++) {
-            if (tree[i].space == space) {
+        for (int i = 0; i < UNITS; i++)
+            if (tree[i].space == space)
                 memset(tree[i].in, 0, sizeof(tree[i].in));
-            }
-        }
         return space ? "!n" : "!m";
     }
     if (what < 4) {
-        for (int i = 0; i < UNITS; i++) {
+        for (int i = 0; i < UNITS; i++)
             memset(tree[i].in, 0, sizeof(tree[i].in));
-        }
         return "!*";
     }
     const int unit = (int)draw(UNITS);
@@ -194,9 +185,8 @@ static void come_late(void)
     memcpy(before, has, sizeof(has));
     memset(has, 1, sizeof(has)); /* whatever it had */
     wire_request(&wire, 0);
-    while (wire_take_answer(&wire, &number)) {
+    while (wire_take_answer(&wire, &number))
         take_batch();
-    }
     assert_memory_equal(has, before, sizeof(has));
 }
 
@@ -220,9 +210,8 @@ static void run(unsigned seed)
             take_batch();
         }
         expect_set(ever);
-        if (draw(20) == 0) {
+        if (draw(20) == 0)
             come_late();
-        }
     }
     wire_close(&wire);
 }

@@ -104,9 +104,8 @@ static void put_chains(const char *space)
     for (int chain = 0; chain < CHAINS; chain++) {
         const kvp_hash_input input = {
             .unit_tokens = WIRE_U, .n_tokens = CHAIN_UNITS * WIRE_U, .tokens = tokens};
-        for (int i = 0; i < CHAIN_UNITS * WIRE_U; i++) {
+        for (int i = 0; i < CHAIN_UNITS * WIRE_U; i++)
             tokens[i] = 1000000 + 1000 * chain + i;
-        }
         assert_int_equal(kvp_hash_root(WIRE_U, 0, space, strlen(space), &hashes[0]), KVP_OK);
         assert_int_equal(kvp_hash_units(&input, &hashes[0], hashes + 1), KVP_OK);
         for (uint32_t i = 0; i < CHAIN_UNITS; i++) {
@@ -128,9 +127,8 @@ static uint32_t ask_numbers(uint64_t from, uint64_t numbers[64])
 {
     uint32_t n = 0;
     wire_request(&wire, from);
-    while (wire_take_answer(&wire, &numbers[n])) {
+    while (wire_take_answer(&wire, &numbers[n]))
         assert_true(++n < 63);
-    }
     return n;
 }
 
@@ -146,16 +144,14 @@ TEST(test_a_large_set_goes_in_several_batches)
     assert_true(stats().oldest > 1001);
     const uint32_t n = ask_numbers(1, numbers);
     assert_true(n > 1);
-    for (uint32_t i = 0; i + 1 < n; i++) {
+    for (uint32_t i = 0; i + 1 < n; i++)
         assert_int_equal(numbers[i], 1 + i);
-    }
     assert_int_equal(numbers[n - 1], wire.newest);
     /* With less room than batches, none has a number beyond the newest. */
     const uint64_t from = stats().oldest - 1;
     const uint32_t again = ask_numbers(from, numbers);
-    for (uint32_t i = 0; i < again; i++) {
+    for (uint32_t i = 0; i < again; i++)
         assert_true(numbers[i] >= from && numbers[i] <= wire.newest);
-    }
     assert_int_equal(numbers[again - 1], wire.newest);
     wire_close(&wire);
 }
@@ -176,9 +172,8 @@ TEST(test_units_that_came_meanwhile_are_left_to_later_batches)
     const kvp_event clear = {.kind = KVP_EVENT_CLEARED};
     assert_int_equal(kvp_publisher_put(wire.publisher, &clear, 1, NULL, wire.now), KVP_OK);
     wire_skip(&wire);
-    while (wire_take_answer(&wire, &numbers[n])) {
+    while (wire_take_answer(&wire, &numbers[n]))
         assert_true(numbers[n] <= before && ++n < 64);
-    }
     wire_close(&wire);
 }
 
@@ -209,8 +204,7 @@ static uint64_t ask_and_take_nothing(void)
 {
     kvp_publisher_config config = wire_config();
     char endpoint[256];
-    const int one = 1;
-    const int none = 0;
+    const int one = 1, none = 0;
     int busy = 1;
     config.max_units = 4096;
     open_named(&config);
@@ -252,9 +246,8 @@ static uint64_t ask_and_take_nothing(void)
 TEST(test_a_reader_that_takes_nothing_is_left)
 {
     uint64_t n_left = 0;
-    for (int i = 0; i < 30 && n_left == 0; i++) {
+    for (int i = 0; i < 30 && n_left == 0; i++)
         n_left = ask_and_take_nothing();
-    }
     assert_true(n_left > 1);
 }
 
@@ -290,8 +283,7 @@ TEST(test_numbers_begin_where_they_are_told)
     config.first_number = UINT64_C(1) << 62;
     assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
     assert_int_equal(kvp_publisher_stats_get(publisher, &first), KVP_OK);
-    assert_int_equal(first.newest, config.first_number - 1);
-    assert_int_equal(first.oldest, config.first_number);
+    assert_fields(first, newest, config.first_number - 1, oldest, config.first_number);
     kvp_publisher_close(publisher);
 }
 
@@ -313,9 +305,8 @@ static kvp_seq fill(const world *w, int32_t first, uint32_t n_tokens)
 {
     int32_t tokens[64];
     kvp_seq seq;
-    for (uint32_t i = 0; i < n_tokens; i++) {
+    for (uint32_t i = 0; i < n_tokens; i++)
         tokens[i] = first + (int32_t)i;
-    }
     const kvp_prompt prompt = {
         .struct_size = sizeof(prompt), .tokens = tokens, .n_tokens = n_tokens};
     assert_int_equal(kvp_seq_open(w->cache, w->ns, &prompt, &seq, NULL), KVP_OK);
@@ -326,7 +317,7 @@ static kvp_seq fill(const world *w, int32_t first, uint32_t n_tokens)
 TEST(test_a_cache_is_read)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(64);
+    scoped_world w = make_published(64);
     wire_open(&wire, &config);
     const uint64_t newest = wire.newest;
     (void)fill(&w, 0, 12);
@@ -337,13 +328,12 @@ TEST(test_a_cache_is_read)
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().newest, newest + 1);
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST(test_who_is_behind_sends_the_difference)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(4);
+    scoped_world w = make_published(4);
     wire_open(&wire, &config);
     kvp_seq seq = fill(&w, 0, 16);
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
@@ -359,20 +349,18 @@ TEST(test_who_is_behind_sends_the_difference)
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().stored, 10);
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST(test_a_resync_leaves_stores_alone)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(4);
+    scoped_world w = make_published(4);
     open_named(&config);
     assert_string_equal(wire_put(&wire, "+Ga +Sa"), "+G:a +S:a");
     assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_string_equal(wire_read(&wire), "-G:a");
     assert_string_equal(wire_put(&wire, "-Sa"), "-S:a");
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

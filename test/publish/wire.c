@@ -42,16 +42,14 @@ void wire_open(struct wire *wire, const kvp_publisher_config *config)
     char why[512] = "?";
     memset(wire, 0, sizeof(*wire));
     wire->now = SECOND;
-    if (kvp_publisher_open(config, &wire->publisher, why, sizeof(why)) != KVP_OK) {
+    if (kvp_publisher_open(config, &wire->publisher, why, sizeof(why)) != KVP_OK)
         fail_msg("%s", why);
-    }
     assert_string_equal(why, "");
     wire->zmq = zmq_ctx_new();
     wire->sub = reader(wire, ZMQ_SUB, 0);
     assert_int_equal(zmq_setsockopt(wire->sub, ZMQ_SUBSCRIBE, "", 0), 0);
-    if (config->replay_endpoint != NULL) {
+    if (config->replay_endpoint != NULL)
         wire->dealer = reader(wire, ZMQ_DEALER, 1);
-    }
     const kvp_event clear = {.kind = KVP_EVENT_CLEARED};
     wire->is_plain = config->replay_form == KVP_PUBLISH_REPLAY_PLAIN;
     do { /* until it has subscribed */
@@ -65,9 +63,8 @@ void wire_close(struct wire *wire)
 {
     kvp_publisher_close(wire->publisher);
     (void)zmq_close(wire->sub);
-    if (wire->dealer != NULL) {
+    if (wire->dealer != NULL)
         (void)zmq_close(wire->dealer);
-    }
     (void)zmq_ctx_term(wire->zmq);
 }
 
@@ -86,9 +83,8 @@ void wire_unit(struct wire *wire, char name, char before, const char *space, con
         event->parent = wire->units[before - 'a'].hash;
         event->position = wire->units[before - 'a'].position + WIRE_U;
     }
-    for (int i = 0; i < WIRE_U; i++) {
+    for (int i = 0; i < WIRE_U; i++)
         tokens[i] = name + i;
-    }
     const kvp_hash_input input = {.unit_tokens = WIRE_U,
                                   .n_tokens = WIRE_U,
                                   .tokens = tokens,
@@ -101,9 +97,8 @@ void wire_unit(struct wire *wire, char name, char before, const char *space, con
 uint64_t wire_number(const struct wire *wire, char name)
 {
     uint64_t number = 0;
-    for (int i = 8; i < 16; i++) {
+    for (int i = 8; i < 16; i++)
         number = number << 8 | wire->units[name - 'a'].hash.bytes[i];
-    }
     return number;
 }
 
@@ -129,15 +124,13 @@ void wire_put_only(struct wire *wire, const char *events)
         } else if (*at == '!') {
             memset(&made[n], 0, sizeof(made[n]));
             made[n].kind = KVP_EVENT_CLEARED;
-            if (at[1] != '*') {
+            if (at[1] != '*')
                 assert_int_equal(kvp_hash_root(WIRE_U, 0, at + 1, 1, &made[n].hash), KVP_OK);
-            }
             n++;
             at++;
         }
-        if (*at == '\0') {
+        if (*at == '\0')
             break;
-        }
     }
     assert_int_equal(kvp_publisher_put(wire->publisher, made, n, tokens[0], wire->now), KVP_OK);
 }
@@ -176,10 +169,8 @@ static const msgpack_object *field(const msgpack_object *event, const char *name
     assert_int_equal(event->type, MSGPACK_OBJECT_MAP);
     for (uint32_t i = 0; i < event->via.map.size; i++) {
         const msgpack_object *key = &event->via.map.ptr[i].key;
-        if (key->via.str.size == strlen(name) &&
-            memcmp(key->via.str.ptr, name, strlen(name)) == 0) {
+        if (key->via.str.size == strlen(name) && memcmp(key->via.str.ptr, name, strlen(name)) == 0)
             return &event->via.map.ptr[i].val;
-        }
     }
     fail_msg("no field %s", name);
     return NULL;
@@ -235,9 +226,8 @@ static void add_event(struct wire *wire, const msgpack_object *event)
     }
     add(wire, "%s", 0, ":");
     const msgpack_object *hashes = field(event, "block_hashes");
-    for (uint32_t i = 0; i < hashes->via.array.size; i++) {
+    for (uint32_t i = 0; i < hashes->via.array.size; i++)
         add_letter(wire, hashes->via.array.ptr[i].via.u64);
-    }
 }
 
 static void add_batch(struct wire *wire)
@@ -282,9 +272,8 @@ static uint64_t take_number(void *socket)
     uint64_t number = 0;
     assert_false(take(socket, bytes, &n));
     assert_int_equal(n, 8);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         number = number << 8 | bytes[i];
-    }
     return number;
 }
 
@@ -330,9 +319,8 @@ int wire_take_answer(struct wire *wire, uint64_t *out_number)
     }
     assert_false(take(wire->dealer, frame, &n));
     assert_int_equal(n, 0);
-    if (!wire->is_plain) {
+    if (!wire->is_plain)
         assert_false(take(wire->dealer, frame, &n));
-    }
     *out_number = take_number(wire->dealer);
     assert_true(take(wire->dealer, wire->payload, &wire->payload_bytes));
     assert_true(*out_number != UINT64_MAX || wire->payload_bytes == 0);
@@ -342,9 +330,8 @@ int wire_take_answer(struct wire *wire, uint64_t *out_number)
 void wire_request(struct wire *wire, uint64_t number)
 {
     uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(number >> 8 * (7 - i));
-    }
     assert_int_equal(zmq_send(wire->dealer, "", 0, ZMQ_SNDMORE), 0);
     assert_int_equal(zmq_send(wire->dealer, bytes, 8, 0), 8);
 }

@@ -37,9 +37,7 @@ static inline void ask_text(const struct real_server *server, char *out, size_t 
 static inline void start_cluster_server(struct real_cluster *cluster, int i,
                                         const char *const *more)
 {
-    char bus[16];
-    char tls[16];
-    char file[32];
+    char bus[16], tls[16], file[32];
     snprintf(file, sizeof file, "nodes-%d.conf", i);
     cluster->bus_ports[i] = free_port();
     snprintf(bus, sizeof bus, "%d", cluster->bus_ports[i]);
@@ -80,8 +78,7 @@ static inline void wait_for_cluster(const struct real_cluster *cluster, int n_se
     for (int tries = 0; tries < 1500; tries++) {
         int n_good = 0;
         for (int i = 0; i < n_servers; i++) {
-            char text[2000];
-            char known[40];
+            char text[2000], known[40];
             snprintf(known, sizeof known, "cluster_known_nodes:%d\r", n_servers);
             ask_text(&cluster->servers[i], text, sizeof text, "CLUSTER INFO");
             n_good += strstr(text, "cluster_state:ok") && strstr(text, known) &&

@@ -98,6 +98,8 @@ static inline void stop_server(struct real_server *server)
     waitpid(server->pid, NULL, 0);
 }
 
+#define scoped_server ENDED_BY(stop_server) struct real_server
+
 /* Gives the number of an integer reply, 1 for OK, 0 for anything else. */
 static inline long long ask(const struct real_server *server, const char *format, ...)
 {

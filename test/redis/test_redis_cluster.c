@@ -79,7 +79,7 @@ TEST_WITH(records_are_spread, set_up, NULL)
 {
     for (int seed = 0; seed < CLUSTER_SERVERS; seed += 3) { /* a primary, the replica */
         set_up(NULL);
-        kvp_store *store = open_on(seed);
+        scoped_store *store = open_on(seed);
         for (unsigned i = 0; i < RECORDS; i += 2)
             assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
         for (unsigned i = 0; i < RECORDS; i++)
@@ -95,12 +95,10 @@ TEST_WITH(records_are_spread, set_up, NULL)
         for (int i = 0; i < CLUSTER_PRIMARIES; i++)
             assert_int_equal(ask(&cluster.servers[i], "DBSIZE"), 0);
         const kvp_store_stats stats = stats_of(store);
-        assert_int_equal(stats.failed, 0);
-        assert_int_equal(stats.away, 0);
+        assert_fields(stats, failed, 0, away, 0);
         char text[300];
         assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
         assert_non_null(strstr(text, "to each of 3 servers"));
-        kvp_store_close(store);
     }
 }
 
@@ -109,7 +107,7 @@ TEST_WITH(all_keys_at_once, set_up, NULL)
 {
     static kvp_digest keys[KVP_STORE_KEYS_MAX];
     static uint64_t bits[KVP_STORE_KEYS_MAX / 64];
-    kvp_store *store = open_on(1);
+    scoped_store *store = open_on(1);
     for (unsigned i = 0; i < KVP_STORE_KEYS_MAX; i++) {
         keys[i] = input_digest(i);
         memcpy(keys[i].bytes, (uint32_t[]){i * 2654435761u, i}, 8);
@@ -139,14 +137,13 @@ TEST_WITH(all_keys_at_once, set_up, NULL)
         n_asked += n;
     }
     assert_int_equal(n_asked, KVP_STORE_KEYS_MAX);
-    kvp_store_close(store);
 }
 
 /* Moves one slot in the steps that operators' tools take; the store is in use all the time. */
 TEST_WITH(a_slot_moves, set_up, NULL)
 {
-    kvp_store *store = open_on(0);
-    kvp_store *other = open_on(2);
+    scoped_store *store = open_on(0);
+    scoped_store *other = open_on(2);
     struct record *record = &records[0];
     while (server_of(record) != 1)
         record++;
@@ -155,8 +152,7 @@ TEST_WITH(a_slot_moves, set_up, NULL)
         assert_int_equal(get(other, &records[i]), KVP_STORE_OK);
     }
     const int slot = slot_of(record);
-    const int from = 1;
-    const int to = 2;
+    const int from = 1, to = 2;
     const struct real_server *source = &cluster.servers[from];
     const struct real_server *target = &cluster.servers[to];
     char name[KVPI_AGES_NAME];
@@ -179,8 +175,6 @@ TEST_WITH(a_slot_moves, set_up, NULL)
     for (unsigned i = 0; i < RECORDS; i++)
         assert_int_equal(get(store, &records[i]), KVP_STORE_OK);
     assert_int_equal(stats_of(other).failed, 0);
-    kvp_store_close(store);
-    kvp_store_close(other);
 }
 
 /* An account that may not ask who has which slot: what the URL's server does not have is missed, at
@@ -208,8 +202,7 @@ TEST_WITH(rights_in_a_cluster, set_up, NULL)
         }
         assert_true(have(store, records, RECORDS) != 0);
         assert_true(seconds() - began < 5); /* the deadline of one operation */
-        char text[300];
-        char said[60];
+        char text[300], said[60];
         assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
         snprintf(said, sizeof said, "; the account lacks %s", rights[lacks]);
         if (!strstr(text, said))
@@ -259,7 +252,7 @@ TEST_WITH(a_cluster_that_requires_full_coverage, set_up, NULL)
  * its place. Last: the cluster is another one afterwards. */
 TEST_WITH(a_server_is_killed, set_up, NULL)
 {
-    kvp_store *store = open_on(0);
+    scoped_store *store = open_on(0);
     for (unsigned i = 0; i < RECORDS; i++)
         assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
     uint64_t others = 0;
@@ -288,7 +281,6 @@ TEST_WITH(a_server_is_killed, set_up, NULL)
     assert_true(bits == (UINT64_C(1) << RECORDS) - 1);
     for (unsigned i = 0; i < RECORDS; i++)
         assert_int_equal(get(store, &records[i]), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 int main(void)

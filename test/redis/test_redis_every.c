@@ -112,12 +112,11 @@ TEST(every_allocation_fails_once)
     } while (n_failed > 0);
     printf("%u allocations, %u of them after the opening\n", n_runs - 1, n_opened - 1);
     assert_true(n_runs - n_opened > 5 && n_opened > 20);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(kvp_store_drop(store, &records[0].key, 1, 1), KVP_OK);
     assert_int_equal(input_result(store), KVP_STORE_OK);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 int main(void)

@@ -190,8 +190,7 @@ static struct real_server *server_of_kind(struct kind *kind, unsigned i)
 
 static void start_kind(struct kind *kind)
 {
-    char memory[24];
-    char url[140];
+    char memory[24], url[140];
     const char *const server[] = {
         "--maxmemory",   memory, "--maxmemory-policy", kind->policy, "--maxmemory-samples",
         options.samples, NULL};

@@ -108,7 +108,7 @@ TEST_WITH(what_was_put_comes_back, set_up, NULL)
     for (uint32_t threads = 0; threads < 2; threads++) {
         ask(&server, "FLUSHALL");
         char name[KVPI_AGES_NAME];
-        kvp_store *store = open_at(server.url, threads);
+        scoped_store *store = open_at(server.url, threads);
         assert_int_equal(get(store, 1), KVP_STORE_ABSENT);
         assert_int_equal(put(store, 1), KVP_STORE_OK);
         assert_int_equal(put(store, 1), KVP_STORE_KNOWN);
@@ -127,7 +127,6 @@ TEST_WITH(what_was_put_comes_back, set_up, NULL)
         assert_int_equal(input_result(store), KVP_STORE_OK);
         assert_int_equal(get(store, 1), KVP_STORE_ABSENT);
         assert_int_equal(stats_of(store).failed, 0);
-        kvp_store_close(store);
     }
 }
 
@@ -140,7 +139,7 @@ TEST_WITH(a_record_fits_its_memory, set_up, NULL)
         char name[KVPI_AGES_NAME];
         ask(&server, "FLUSHALL");
         block_bytes = sizes[i];
-        kvp_store *store = open_at(server.url, 0);
+        scoped_store *store = open_at(server.url, 0);
         assert_int_equal(put(store, 1), KVP_STORE_OK);
         assert_int_equal(get(store, 1), KVP_STORE_OK);
         name_of(1, name);
@@ -151,7 +150,6 @@ TEST_WITH(a_record_fits_its_memory, set_up, NULL)
                    takes / payload);
         if (takes < payload || takes > payload * 1.03 + PAGE * 1.5)
             fail_msg("%.0f bytes take %.0f", payload, takes);
-        kvp_store_close(store);
     }
 }
 
@@ -172,7 +170,7 @@ TEST_WITH(what_is_damaged_is_dropped, set_up, NULL)
         {"return redis.call('HSET', KEYS[1], '1', string.rep('y', 32)) + 1", KVP_BAD_PAYLOAD},
         {"return redis.call('HSET', KEYS[1], '2', string.rep('y', 2097120)) + 1", KVP_BAD_PAYLOAD},
     };
-    kvp_store *store = open_at(server.url, 0);
+    scoped_store *store = open_at(server.url, 0);
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[KVPI_AGES_NAME];
         name_of(1, name);
@@ -190,7 +188,6 @@ TEST_WITH(what_is_damaged_is_dropped, set_up, NULL)
     ask(&server, "SET %s %s", name, "text");
     assert_int_equal(get(store, 1), KVP_STORE_FAILED);
     assert_int_equal(put(store, 1), KVP_STORE_KNOWN);
-    kvp_store_close(store);
 }
 
 /* Two engines ask at the same time and send the same record: it is there once, whole, and the
@@ -306,17 +303,16 @@ TEST_WITH(rights, set_up, NULL)
                                         "+pexpire", "+exists", "+info", "+unlink"};
     enum { N = sizeof names / sizeof *names };
     for (unsigned without = 0; without <= N; without++) {
-        struct real_server own = {0};
+        scoped_server own = {0};
         const char *options[8 + N + 1] = {"--user", "default", "off", "--user",
                                           "kv",     "on",      ">pw", "~kvp1:*"};
-        char url[100];
-        char text[300];
+        char url[100], text[300];
         for (unsigned i = 0, n = 8; i < N; i++)
             if (i != without)
                 options[n++] = names[i];
         start_server(&own, options);
         snprintf(url, sizeof url, "redis://kv:pw@127.0.0.1:%d", own.port);
-        kvp_store *store = open_at(url, 0);
+        scoped_store *store = open_at(url, 0);
         const uint32_t was_put = put(store, 1);
         const uint32_t got = get(store, 1);
         assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
@@ -327,8 +323,6 @@ TEST_WITH(rights, set_up, NULL)
             (without > 6 && strstr(text, "lacks")))
             fail_msg("without %s: put %u, get %u, %s", without < N ? names[without] : "none",
                      was_put, got, text);
-        kvp_store_close(store);
-        stop_server(&own);
     }
 }
 

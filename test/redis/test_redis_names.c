@@ -127,8 +127,7 @@ static uint32_t work(kvp_store *store, kvp_store_done *out_done, uint32_t capaci
  * own time, and no longer; there is one look-up, however many wait. */
 TEST(a_slow_name_delays_nobody)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     kvp_store_done done[4];
     record_of(&near, 0);
     record_of(&far, 1);
@@ -167,7 +166,7 @@ TEST(the_opening_waits_for_a_name_in_time)
     struct record record;
     kvp_store_done done;
     record_of(&record, 0);
-    kvp_store *store = open_on_names("redis://slow.test:1?timeout=1s", 0);
+    scoped_store *store = open_on_names("redis://slow.test:1?timeout=1s", 0);
     assert_int_equal(names.n_started, 1);
     expect_text(store, "away: the server's address was not found in time");
     let_go();
@@ -178,7 +177,6 @@ TEST(the_opening_waits_for_a_name_in_time)
     let_go();
     assert_int_equal(work(store, &done, 1), 1);
     assert_int_equal(done.result, KVP_STORE_ABSENT);
-    kvp_store_close(store);
 }
 
 /* A look-up may outlive the store that began it. */
@@ -202,7 +200,7 @@ TEST(what_cannot_be_looked_up_is_away)
     struct record far;
     kvp_store_done done;
     record_of(&far, 1);
-    kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s", 0);
+    scoped_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s", 0);
     names.has_no_name = 1;
     begin_get(store, &far, 1);
     assert_int_equal(work(store, &done, 1), 0);
@@ -216,7 +214,6 @@ TEST(what_cannot_be_looked_up_is_away)
     assert_int_equal(get(store, &far), KVP_STORE_FAILED);
     expect_text(store, "away: the system gave no thread");
     names.has_no_thread = 0;
-    kvp_store_close(store);
 }
 
 /* Of two addresses the second is used: at once if the first refuses, with the next attempt if the
@@ -228,7 +225,7 @@ TEST(another_address_may_do)
     record_of(&far, 1);
     for (int is_lost = 0; is_lost < 2; is_lost++) {
         names.first = is_lost ? LOSES : REFUSES;
-        kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
+        scoped_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
         for (int attempt = 0; attempt <= is_lost; attempt++, simulated_ns += SECOND) {
             begin_get(store, &far, 1);
             assert_int_equal(work(store, &done, 1), 0);
@@ -237,19 +234,17 @@ TEST(another_address_may_do)
             assert_int_equal(done.result, attempt < is_lost ? KVP_STORE_FAILED : KVP_STORE_ABSENT);
         }
         names.first = ALL_LIVE;
-        kvp_store_close(store);
     }
 }
 
 /* The statistics tell for how long the store is away: as long as all of its servers are. */
 TEST(a_store_is_away_with_its_last_server)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     kvp_store_done done;
     record_of(&near, 0);
     record_of(&far, 1);
-    kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
+    scoped_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
     names.has_no_name = 1;
     begin_get(store, &far, 1);
     assert_int_equal(work(store, &done, 1), 0);
@@ -269,7 +264,6 @@ TEST(a_store_is_away_with_its_last_server)
     assert_int_equal(get(store, &near), KVP_STORE_ABSENT);
     assert_int_equal(stats_of(store).away_ns, 0);
     let_go(); /* what the map may have asked for */
-    kvp_store_close(store);
 }
 
 /* However many names a map has, there are only so many threads; then there are threads again. */
@@ -299,8 +293,7 @@ TEST(there_are_only_so_many_threads)
  * an hour. */
 TEST(the_end_of_a_look_up_wakes_the_store)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     record_of(&near, 0);
     record_of(&far, 1);
     sem_init(&names.gate, 0, 0);

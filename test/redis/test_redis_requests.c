@@ -44,8 +44,7 @@ static uint32_t request(uint32_t prompt_number)
 {
     world_line line = line_of(&w, PROMPT, 0, 1000 * (int32_t)prompt_number);
     const kvp_prompt prompt = world_prompt(&line);
-    kvp_spill_answer answer;
-    kvp_spill_answer answers[8];
+    kvp_spill_answer answer, answers[8];
     w.now = real_now();
     longest_ns = 0;
     const uint64_t began = w.now;
@@ -90,8 +89,7 @@ TEST(a_store_under_trouble)
 {
     static const char *const options[] = {"--maxmemory", "64mb", "--maxmemory-policy",
                                           "volatile-ttl", NULL};
-    char url[140];
-    char limit[60];
+    char url[140], limit[60];
     start_server(&server, options);
     snprintf(url, sizeof url, "%s?timeout=1s&connections=2", server.url);
     world_options its = world_defaults();

@@ -18,9 +18,7 @@ TEST(errors_are_answers)
 {
     static const struct {
         const char *said;
-        uint32_t get;
-        uint32_t put;
-        uint32_t have;
+        uint32_t get, put, have;
     } errors[] = {
         {"-ASK 1 127.0.0.1:2\r\n", KVP_STORE_ABSENT, KVP_STORE_FAILED, KVP_STORE_OK},
         {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", KVP_STORE_ABSENT,
@@ -43,7 +41,7 @@ TEST(errors_are_answers)
     struct record record;
     make_record(&record, 1, 0, NULL);
     for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
-        kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
+        scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
         uint64_t bits = ~UINT64_C(0);
         redis_server_say(errors[i].said);
         const uint32_t got = get(store, &record);
@@ -56,7 +54,6 @@ TEST(errors_are_answers)
         assert_int_equal(put(store, &record), KVP_STORE_OK);
         assert_int_equal(get(store, &record), KVP_STORE_OK);
         assert_int_equal(redis_server_asked("INFO"), 1); /* of the only connection */
-        kvp_store_close(store);
     }
 }
 
@@ -67,7 +64,7 @@ TEST(pauses_double)
     struct record record;
     uint64_t pause = SECOND / 10;
     make_record(&record, 1, 0, NULL);
-    kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
+    scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
     redis_server_say("-LOADING Redis is loading the dataset in memory\r\n");
     for (int i = 0; i < 13; i++) {
         for (int n = 0; n < 4; n++) {
@@ -90,7 +87,6 @@ TEST(pauses_double)
     for (int n = 0; n < 4; n++)
         assert_int_equal(get(store, &record), KVP_STORE_FAILED);
     assert_int_equal(stats_of(store).away_ns, SECOND / 10);
-    kvp_store_close(store);
 }
 
 /* A record that is bad is read twice and dropped once; one that is not there is asked for once. */
@@ -98,7 +94,7 @@ TEST(what_a_get_costs)
 {
     struct record record;
     make_record(&record, 1, 0, NULL);
-    kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
+    scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
     assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
     assert_int_equal(redis_server_asked("GET"), 1);
     assert_int_equal(redis_server_asked("UNLINK") + redis_server_asked("PEXPIRE"), 0);
@@ -111,7 +107,6 @@ TEST(what_a_get_costs)
     assert_int_equal(stats_of(store).dropped, 1);
     assert_int_equal(drop(store, &record), KVP_STORE_OK);
     assert_int_equal(redis_server_asked("UNLINK"), 2);
-    kvp_store_close(store);
 }
 
 /* A hit renews the record and its ancestors, each once a minute. */
@@ -120,7 +115,7 @@ TEST(hits_renew_once_a_minute)
     struct record chain[3];
     for (unsigned i = 0; i < 3; i++)
         make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
-    kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
+    scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
     simulated_ns = 6000 * SECOND; /* a period begins */
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(put(store, &chain[i]), KVP_STORE_OK);
@@ -131,7 +126,6 @@ TEST(hits_renew_once_a_minute)
         assert_int_equal(redis_server_asked("PEXPIRE"), before + (minute > 0 ? 3 : 0));
         simulated_ns += 10 * SECOND;
     }
-    kvp_store_close(store);
 }
 
 /* While all keys have moved to where they are not, maps are read once in 0.1 s. */
@@ -210,12 +204,11 @@ TEST(nothing_is_evicted)
     const kvp_store_match all = {.written_before = UINT64_MAX};
     struct record record;
     make_record(&record, 1, 0, NULL);
-    kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
+    scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
     assert_int_equal(put(store, &record), KVP_STORE_OK);
     assert_int_equal(kvp_store_evict(store, &all, 1), KVP_OK);
     assert_int_equal(input_result(store), KVP_STORE_FAILED);
     assert_int_equal(get(store, &record), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -388,7 +388,7 @@ TEST(the_clock)
     static const int64_t jumps[] = {-3600, -1, 3600, 8 * 86400};
     for (unsigned i = 0; i < sizeof jumps / sizeof *jumps; i++)
         for (int at = 0; at < CHAIN; at++) {
-            kvp_store *store = open_scene();
+            scoped_store *store = open_scene();
             cell = "the clock jumps";
             redis_server_clock(NULL); /* the server has its own */
             has_order = 0;
@@ -400,7 +400,6 @@ TEST(the_clock)
             }
             assert_int_equal(have_all(store), KVP_STORE_OK);
             assert_int_equal(get_one(store, CHAIN - 1), KVP_STORE_OK);
-            kvp_store_close(store);
         }
 }
 
@@ -410,7 +409,7 @@ TEST(the_queue_counts)
     static uint8_t kv[BLOCKS][BLOCK_BYTES];
     void *blocks[BLOCKS] = {kv[0], kv[1]};
     for (int kind = 0; kind < 4; kind++) {
-        kvp_store *store = open_scene();
+        scoped_store *store = open_scene();
         uint64_t bits = 0;
         cell = "the queue";
         redis_server_trouble(kind == 0   ? "EXISTS"
@@ -439,7 +438,6 @@ TEST(the_queue_counts)
         assert_int_equal(n, 1);
         assert_int_equal(done.result, KVP_STORE_FAILED);
         assert_true(simulated_ns - began == SECOND * 3 / 10);
-        kvp_store_close(store);
     }
 }
 
@@ -453,7 +451,7 @@ TEST(many_renewals_before_a_put)
     static uint8_t kv[N][BLOCKS][BLOCK_BYTES];
     net = redis_server_net;
     for (int n_hits = 1; n_hits < N; n_hits++) {
-        kvp_store *store = open_in_memory("redis://127.0.0.1:1?timeout=1s", &net, 0, NULL);
+        scoped_store *store = open_in_memory("redis://127.0.0.1:1?timeout=1s", &net, 0, NULL);
         uint32_t n_failed = 0;
         for (int i = 0; i < N; i++) {
             make_record(&records[i], 2 + (unsigned)i, 0, NULL);
@@ -482,7 +480,6 @@ TEST(many_renewals_before_a_put)
         for (uint32_t i = 0; i < n_done; i++)
             n_failed += done[i].result != KVP_STORE_OK;
         assert_true(n_failed <= 1); /* the put, if it was behind the slow ones */
-        kvp_store_close(store);
     }
 }
 

@@ -40,7 +40,7 @@ TEST_WITH(what_was_put_comes_back, set_up, NULL)
         ask(&server, "FLUSHALL");
         kvp_store_config config = config_of(server.url);
         config.threads = threads;
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
         assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
         assert_int_equal(put(store, &records[0]), KVP_STORE_KNOWN);
@@ -54,12 +54,7 @@ TEST_WITH(what_was_put_comes_back, set_up, NULL)
         assert_int_equal(input_result(store), KVP_STORE_OK);
         assert_int_equal(get(store, &records[1]), KVP_STORE_ABSENT);
         const kvp_store_stats stats = stats_of(store);
-        assert_int_equal(stats.stored, 2);
-        assert_int_equal(stats.known, 1);
-        assert_int_equal(stats.hits, 2);
-        assert_int_equal(stats.absent, 2);
-        assert_int_equal(stats.failed, 0);
-        kvp_store_close(store);
+        assert_fields(stats, stored, 2, known, 1, hits, 2, absent, 2, failed, 0);
     }
 }
 
@@ -76,11 +71,10 @@ TEST_WITH(two_stores_share_and_models_do_not, set_up, NULL)
 
     /* The same key from another model: the name on the server has the model's number in it. */
     config.fingerprint = input_digest(2);
-    kvp_store *other = open_store(&config);
+    scoped_store *other = open_store(&config);
     struct record record = records[0];
     record.identity.fingerprint = input_digest(2);
     assert_int_equal(get(other, &record), KVP_STORE_ABSENT);
-    kvp_store_close(other);
 }
 
 static kvp_digest fingerprint_of(const kvp_fingerprint_input *input)
@@ -117,14 +111,13 @@ TEST_WITH(one_field_of_the_fingerprint_shares_nothing, set_up, NULL)
     kvp_store_config config = config_of(server.url);
     config.fingerprint = print;
     for (size_t i = 0; i < n; i++) {
-        char name[KVPI_AGES_NAME];
-        char other_name[KVPI_AGES_NAME];
-        kvp_store *store = open_store(&config);
+        char name[KVPI_AGES_NAME], other_name[KVPI_AGES_NAME];
+        scoped_store *store = open_store(&config);
         assert_int_equal(put(store, &record), KVP_STORE_OK);
         kvp_store_config other_config = config;
         struct record other_record = record;
         other_record.identity.fingerprint = other_config.fingerprint = fingerprint_of(&others[i]);
-        kvp_store *other = open_store(&other_config);
+        scoped_store *other = open_store(&other_config);
         assert_int_equal(get(other, &other_record), KVP_STORE_ABSENT);
         assert_true(have(other, &other_record, 1) == 0);
         name_in(&print, &record.key, name);
@@ -133,8 +126,6 @@ TEST_WITH(one_field_of_the_fingerprint_shares_nothing, set_up, NULL)
         assert_true(have(other, &other_record, 1) == 1);
         assert_int_equal(get(other, &other_record), KVP_STORE_BAD);
         assert_int_equal(stats_of(other).bad[KVP_BAD_IDENTITY], 1);
-        kvp_store_close(other);
-        kvp_store_close(store);
     }
 }
 
@@ -142,7 +133,7 @@ TEST_WITH(one_field_of_the_fingerprint_shares_nothing, set_up, NULL)
 TEST_WITH(many_at_once, set_up, NULL)
 {
     kvp_store_config config = config_of(server.url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     struct record many[32];
     for (unsigned i = 0; i < 32; i++) {
         make_record(&many[i], i, 0, NULL);
@@ -172,7 +163,6 @@ TEST_WITH(many_at_once, set_up, NULL)
             assert_memory_equal(kv[done[i].tag], many[done[i].tag].kv, sizeof kv[0]);
         }
     }
-    kvp_store_close(store);
 }
 
 /* What somebody writes to a record is found, said by its reason, and dropped. */
@@ -215,32 +205,28 @@ TEST_WITH(what_is_damaged_is_dropped, set_up, NULL)
 TEST_WITH(a_foreign_record_is_not_read, set_up, NULL)
 {
     kvp_store_config config = config_of(server.url);
-    kvp_store *store = open_store(&config);
-    char name[KVPI_AGES_NAME];
-    char other[KVPI_AGES_NAME];
+    scoped_store *store = open_store(&config);
+    char name[KVPI_AGES_NAME], other[KVPI_AGES_NAME];
     name_of(&records[0], 512, name);
     name_of(&records[1], 512, other);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(ask(&server, "RENAME %s %s", name, other), 1);
     assert_int_equal(get(store, &records[1]), KVP_STORE_BAD);
     assert_int_equal(stats_of(store).bad[KVP_BAD_IDENTITY], 1);
-    kvp_store_close(store);
 }
 
 TEST_WITH(a_secret_refuses_what_others_wrote, set_up, NULL)
 {
     kvp_store_config config = config_of(server.url);
-    kvp_store *other = open_store(&config);
+    scoped_store *other = open_store(&config);
     config.secret = "0123456789abcdef";
     config.secret_bytes = 16;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(put(other, &records[0]), KVP_STORE_OK);
     assert_int_equal(get(store, &records[0]), KVP_STORE_BAD);
     assert_int_equal(stats_of(store).bad[KVP_BAD_CODE], 1);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
-    kvp_store_close(other);
-    kvp_store_close(store);
 }
 
 /* Children expire before their parents, from the start on and after hits in any order. */
@@ -285,7 +271,7 @@ TEST_WITH(what_is_too_old_is_not_served, set_up, NULL)
     kvp_store_config config = config_of(url);
     config.now = late_clock;
     config.now_context = &now;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     char name[KVPI_AGES_NAME];
     name_of(&records[0], 512, name);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
@@ -297,7 +283,6 @@ TEST_WITH(what_is_too_old_is_not_served, set_up, NULL)
     assert_int_equal(stats_of(store).expired, 1);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 TEST_WITH(a_server_that_goes_and_comes, set_up, NULL)
@@ -332,12 +317,12 @@ TEST_WITH(a_server_that_goes_and_comes, set_up, NULL)
 /* The server stops with everything open: it is there, and says nothing. */
 TEST_WITH(a_server_that_stops_answering, set_up, NULL)
 {
-    struct real_server own = {0};
+    scoped_server own = {0};
     start_server(&own, NULL);
     char url[140];
     snprintf(url, sizeof url, "%s?timeout=1s", own.url);
     kvp_store_config config = config_of(url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     kill(own.pid, SIGSTOP);
     assert_int_equal(get(store, &records[0]), KVP_STORE_FAILED);
@@ -348,18 +333,16 @@ TEST_WITH(a_server_that_stops_answering, set_up, NULL)
     while ((result = get(store, &records[0])) != KVP_STORE_OK && tries++ < 500)
         poll(NULL, 0, 10);
     assert_int_equal(result, KVP_STORE_OK);
-    kvp_store_close(store);
-    stop_server(&own);
 }
 
 TEST_WITH(a_full_server_refuses, set_up, NULL)
 {
-    struct real_server own = {0};
+    scoped_server own = {0};
     static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy", "noeviction",
                                           NULL};
     start_server(&own, options);
     kvp_store_config config = config_of(own.url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     char text[300];
     assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
     assert_non_null(strstr(text, "maxmemory-policy is noeviction"));
@@ -383,22 +366,19 @@ TEST_WITH(a_full_server_refuses, set_up, NULL)
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
     assert_null(strstr(text, "full"));
-    kvp_store_close(store);
-    stop_server(&own);
 }
 
 TEST_WITH(a_wrong_password_is_said, set_up, NULL)
 {
-    struct real_server own = {0};
+    scoped_server own = {0};
     static const char *const options[] = {"--user",  "default",   "off",      "--user", "kv",
                                           "on",      ">right@:/", "~kvp1:*",  "+get",   "+set",
                                           "+exists", "+unlink",   "+pexpire", "+info",  NULL};
     start_server(&own, options);
-    char url[200];
-    char why[300];
+    char url[200], why[300];
     snprintf(url, sizeof url, "redis://kv:wrong@127.0.0.1:%d", own.port);
     kvp_store_config config = config_of(url);
-    kvp_store *store = NULL;
+    scoped_store *store = NULL;
     assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
                      KVP_E_IO);
     assert_non_null(strstr(why, "WRONGPASS"));
@@ -422,8 +402,6 @@ TEST_WITH(a_wrong_password_is_said, set_up, NULL)
     assert_int_equal(kvp_store_drop(store, &records[0].key, 1, 1), KVP_OK);
     assert_int_equal(input_result(store), KVP_STORE_OK);
     assert_int_equal(stats_of(store).failed, 0);
-    kvp_store_close(store);
-    stop_server(&own);
 }
 
 static void describe(const kvp_store *store, char out_text[300])
@@ -435,14 +413,13 @@ static void describe(const kvp_store *store, char out_text[300])
  * with the old one again all is well. */
 TEST_WITH(a_password_that_changes, set_up, NULL)
 {
-    struct real_server own = {0};
+    scoped_server own = {0};
     start_server(&own, NULL);
-    char url[200];
-    char text[300];
+    char url[200], text[300];
     assert_int_equal(ask(&own, "ACL SETUSER kv reset on >old ~kvp1:* +@all"), 1);
     snprintf(url, sizeof url, "redis://kv:old@127.0.0.1:%d?timeout=1s&connections=1", own.port);
     kvp_store_config config = config_of(url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(ask(&own, "ACL SETUSER kv resetpass >new"), 1);
     assert_true(ask(&own, "CLIENT KILL USER kv") >= 1);
@@ -457,8 +434,6 @@ TEST_WITH(a_password_that_changes, set_up, NULL)
     while ((result = get(store, &records[0])) != KVP_STORE_OK && tries++ < 500)
         poll(NULL, 0, 10);
     assert_int_equal(result, KVP_STORE_OK);
-    kvp_store_close(store);
-    stop_server(&own);
 }
 
 static int count_of(const char *text, const char *part)
@@ -474,7 +449,7 @@ TEST_WITH(missing_rights_are_said, set_up, NULL)
 {
     static const char *const rights[] = {"+info", "+pexpire", "+exists", "+unlink"};
     for (unsigned without = 0; without < 4; without++) {
-        struct real_server own = {0};
+        scoped_server own = {0};
         const char *options[16] = {"--user", "default", "off",     "--user", "kv",
                                    "on",     ">pw",     "~kvp1:*", "+get",   "+set"};
         for (unsigned i = 0, n = 10; i < 4; i++)
@@ -487,7 +462,7 @@ TEST_WITH(missing_rights_are_said, set_up, NULL)
         kvp_store_config config = config_of(url);
         config.now = late_clock;
         config.now_context = &now;
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         for (int i = 0; i < 3; i++) {
             struct record *record = &records[i];
             uint64_t bits = 0;
@@ -499,14 +474,11 @@ TEST_WITH(missing_rights_are_said, set_up, NULL)
             assert_int_equal(kvp_store_drop(store, &record->key, 1, 1), KVP_OK);
             assert_int_equal(input_result(store), without == 3 ? KVP_STORE_FAILED : KVP_STORE_OK);
         }
-        char text[300];
-        char lacks[60];
+        char text[300], lacks[60];
         describe(store, text);
         snprintf(lacks, sizeof lacks, "; the account lacks %s", rights[without]);
         if (!strstr(text, lacks) || count_of(text, rights[without]) != 1)
             fail_msg("%s", text);
-        kvp_store_close(store);
-        stop_server(&own);
     }
 }
 
@@ -530,11 +502,10 @@ TEST_WITH(a_server_that_is_not_set_up_for_it_is_said, set_up, NULL)
         assert_int_equal(ask(&server, "CONFIG SET maxmemory %s", cases[i].memory), 1);
         assert_int_equal(ask(&server, "CONFIG SET maxmemory-policy %s", cases[i].policy), 1);
         kvp_store_config config = config_of(server.url);
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         describe(store, text);
         if (!strstr(text, cases[i].said) || strstr(text, cases[i].not_said))
             fail_msg("%s", text);
-        kvp_store_close(store);
     }
     assert_int_equal(ask(&server, "CONFIG SET maxmemory 0"), 1);
     assert_int_equal(ask(&server, "CONFIG SET maxmemory-policy noeviction"), 1);

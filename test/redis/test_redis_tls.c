@@ -84,8 +84,7 @@ static kvp_status try_open(const char *url, kvp_store **out_store, char why[300]
 
 static void expect_refused(const char *words, const char *format, ...)
 {
-    char url[400];
-    char why[300];
+    char url[400], why[300];
     kvp_store *store;
     va_list arguments;
     va_start(arguments, format);
@@ -138,7 +137,7 @@ TEST(large_ones)
     kvp_store_config config = config_of(url);
     config.block_bytes[0] = LARGE;
     config.threads = 1;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     static struct record records[N];
     uint8_t *kv = malloc(2 * N * BLOCKS * (size_t)LARGE);
     assert_non_null(kv);
@@ -164,7 +163,6 @@ TEST(large_ones)
     const size_t n_bytes = N * BLOCKS * (size_t)LARGE;
     assert_memory_equal(kv, kv + n_bytes, n_bytes);
     free(kv);
-    kvp_store_close(store);
 }
 
 TEST(what_does_not_fit_is_refused)
@@ -179,8 +177,7 @@ TEST(what_does_not_fit_is_refused)
     expect_refused("the certificate is refused:", "%s", server.url);
     /* No certificate of ours, whose refusal may be lost when the server closes; TLS where there is
      * none; none where there is. */
-    char url[200];
-    char why[300];
+    char url[200], why[300];
     struct record record;
     kvp_store *store;
     make_record(&record, 9, 0, NULL);
@@ -212,9 +209,7 @@ TEST(files_that_are_none)
                  {"ca=%s/ca.crt&name=", "name is empty"},
                  {"ca=%s/ca.crt&quota=1GiB", "no option \"quota\""}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char options[200];
-        char url[400];
-        char why[300];
+        char options[200], url[400], why[300];
         kvp_store *store;
         snprintf(options, sizeof options, cases[i].options, folder, folder, folder);
         snprintf(url, sizeof url, "%s?%s", server.url, options);
@@ -234,7 +229,7 @@ TEST(a_server_that_goes)
     char url[300];
     snprintf(url, sizeof url, "%s?ca=%s/ca.crt&timeout=1s", own.url, folder);
     kvp_store_config config = config_of(url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(put(store, &record), KVP_STORE_OK);
     kill(own.pid, SIGSTOP);
     assert_int_equal(get(store, &record), KVP_STORE_FAILED);
@@ -242,7 +237,6 @@ TEST(a_server_that_goes)
     stop_server(&own);
     for (int i = 0; i < 20; i++)
         assert_int_not_equal(get(store, &record), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 /* Three servers that name themselves localhost, as their certificate does. */
@@ -306,8 +300,7 @@ TEST(a_cluster)
 
 TEST(without_secret_it_is_said)
 {
-    char why[300];
-    char text[300];
+    char why[300], text[300];
     kvp_store *store;
     assert_int_equal(try_open("redis://192.0.2.1:1?timeout=1s", &store, why), KVP_OK);
     assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);

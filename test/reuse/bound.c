@@ -32,17 +32,15 @@ typedef struct prices {
 static double *vector(uint32_t n)
 {
     double *out = calloc(n, sizeof *out);
-    if (out == NULL) {
+    if (out == NULL)
         abort();
-    }
     return out;
 }
 
 static void add_up(uint32_t n, const double *price, double *sum)
 {
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t t = 0; t < n; t++)
         sum[t + 1] = sum[t] + price[t];
-    }
 }
 
 /* Prices between i and j, both left out. */
@@ -59,9 +57,8 @@ static double choose(const sharing *of, const prices *p, uint32_t j, uint32_t *f
     *first = j;
     for (uint32_t i = j; i-- > 0;) {
         const uint32_t shared = of->shared[(size_t)i * of->n + j];
-        if (shared <= depth) {
+        if (shared <= depth)
             continue;
-        }
         cost += (shared - depth) / of->unit_tokens * between(p->sum_block, i, j);
         depth = shared;
         const double worth = depth - cost - between(p->sum_slot, i, j);
@@ -79,14 +76,12 @@ static void keep(const sharing *of, prices *p, uint32_t j, uint32_t first)
     uint32_t depth = 0;
     for (uint32_t i = j; i-- > first;) {
         const uint32_t shared = of->shared[(size_t)i * of->n + j];
-        for (uint32_t t = i + 1; shared > depth && t < j; t++) {
+        for (uint32_t t = i + 1; shared > depth && t < j; t++)
             p->kept[t] += (shared - depth) / of->unit_tokens;
-        }
         depth = shared > depth ? shared : depth;
     }
-    for (uint32_t t = first + 1; t < j; t++) {
+    for (uint32_t t = first + 1; t < j; t++)
         p->states[t] += 1.0;
-    }
 }
 
 /* The bound at these prices, and what is kept at each time. */
@@ -117,9 +112,8 @@ uint64_t bound_reuse(const sharing *of, uint32_t blocks, uint32_t slots, uint32_
     const uint32_t n = of->n;
     prices p = {vector(n), vector(n), vector(n + 1), vector(n + 1), vector(n), vector(n)};
     double *room = vector(n), best = INFINITY;
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t t = 0; t < n; t++)
         room[t] = blocks > of->blocks[t] ? blocks - of->blocks[t] : 0.0;
-    }
     for (uint32_t round = 0; round < rounds; round++) {
         const double bound = at_prices(of, &p, room, slots - 1.0);
         const double step = 2.0 / (10.0 + round);

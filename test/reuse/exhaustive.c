@@ -27,12 +27,10 @@ static uint32_t list_places(const search *s, uint32_t i, kept *out)
     uint32_t n = 0;
     for (uint32_t j = i + 1; j < s->of->n && n < MOST_PLACES; j++) {
         int is_new = shared_by(s, i, j) > 0;
-        for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t k = 0; k < n; k++)
             is_new = is_new && out[k].tokens != shared_by(s, i, j);
-        }
-        if (is_new) {
+        if (is_new)
             out[n++] = (kept){i, shared_by(s, i, j)};
-        }
     }
     return n;
 }
@@ -44,15 +42,13 @@ static uint64_t try_choice(const search *s, uint32_t j, const kept *all, const u
     kept held[MOST_HELD];
     uint32_t n_old = 0, n_new = 0;
     for (uint32_t k = 0; k < n[0] + n[1]; k++) {
-        if ((chosen >> k & 1) == 0) {
+        if ((chosen >> k & 1) == 0)
             continue;
-        }
         held[n_old + n_new] = all[k];
         n_old += k < n[0];
         n_new += k >= n[0];
-        if (n_old + 1 > s->slots || n_old + n_new > s->slots || n_new > s->places) {
+        if (n_old + 1 > s->slots || n_old + n_new > s->slots || n_new > s->places)
             return 0;
-        }
     }
     return best_from(s, j + 1, held, n_old + n_new);
 }
@@ -62,9 +58,8 @@ static uint64_t best_from(const search *s, uint32_t j, const kept *held, uint32_
     kept all[MOST_HELD + MOST_PLACES];
     uint64_t best = 0;
     uint32_t reused = 0;
-    if (j == s->of->n) {
+    if (j == s->of->n)
         return 0;
-    }
     for (uint32_t k = 0; k < n_held; k++) {
         const int is_prefix = shared_by(s, held[k].from, j) >= held[k].tokens;
         reused = is_prefix && held[k].tokens > reused ? held[k].tokens : reused;

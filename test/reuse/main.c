@@ -40,9 +40,8 @@ typedef struct share {
 static void *array(size_t n, size_t size)
 {
     void *out = calloc(n, size);
-    if (out == NULL) {
+    if (out == NULL)
         abort();
-    }
     return out;
 }
 
@@ -56,9 +55,8 @@ static uint32_t count_shared(const request *a, const request *b)
 {
     const uint32_t n = tokens_of(a) < b->n_prompt - 1 ? tokens_of(a) : b->n_prompt - 1;
     uint32_t i = 0;
-    while (i + UNIT <= n && memcmp(a->tokens + i, b->tokens + i, UNIT * sizeof *a->tokens) == 0) {
+    while (i + UNIT <= n && memcmp(a->tokens + i, b->tokens + i, UNIT * sizeof *a->tokens) == 0)
         i += UNIT;
-    }
     return i;
 }
 
@@ -93,9 +91,8 @@ static study study_make(traffic_kind kind, uint64_t seed)
     s.most = array(n, sizeof *s.most);
     s.is_second = array(n, sizeof *s.is_second);
     s.reused = array(n, sizeof *s.reused);
-    for (uint32_t j = 0; j < n; j++) {
+    for (uint32_t j = 0; j < n; j++)
         look_back(&s, j);
-    }
     return s;
 }
 
@@ -112,9 +109,8 @@ static void study_free(study *s)
 static uint64_t sum(const study *s, const uint32_t *of, int with_seconds)
 {
     uint64_t total = 0;
-    for (uint32_t j = 0; j < s->of.n_requests; j++) {
+    for (uint32_t j = 0; j < s->of.n_requests; j++)
         total += with_seconds || !s->is_second[j] ? of[j] : 0;
-    }
     return total;
 }
 
@@ -142,9 +138,8 @@ static uint32_t measure(study *s, const char *name, const served_options *option
 
 static int too_low(const char *what, uint32_t found, uint32_t least)
 {
-    if (found < least) {
+    if (found < least)
         printf("  %s: %.1f %%, expected at least %.1f %%\n", what, found / 10.0, least / 10.0);
-    }
     return found < least;
 }
 
@@ -157,9 +152,8 @@ static int run_traffic(traffic_kind kind, uint64_t seed)
     share found;
     int failed = 0;
     uint32_t n_seconds = 0;
-    for (uint32_t j = 0; j < s.of.n_requests; j++) {
+    for (uint32_t j = 0; j < s.of.n_requests; j++)
         n_seconds += s.is_second[j];
-    }
     printf("%s: %u are second through a branch\n", s.of.name, n_seconds);
     (void)measure(&s, "prompts, no limit", &options, &found);
     failed |= too_low("all counted", found.counted, 800);
@@ -223,14 +217,12 @@ int main(int argc, char **argv)
 {
     const uint64_t seed = argc == 2 ? strtoull(argv[1], NULL, 10) : 1;
     int failed = 0;
-    if (argc == 2 && strcmp(argv[1], "--self-test") == 0) {
+    if (argc == 2 && strcmp(argv[1], "--self-test") == 0)
         return self_test();
-    }
     printf("Tokens that are reused, in %% of everything; of the bound the last\n");
     printf("  %-30s %6s %5s %5s %5s %6s %6s %5s %7s\n", "", "blocks", "slots", "all", "less 2",
            "bound", "of it", "made", "evicted");
-    for (uint32_t kind = 0; kind < N_TRAFFIC; kind++) {
+    for (uint32_t kind = 0; kind < N_TRAFFIC; kind++)
         failed |= run_traffic((traffic_kind)kind, seed);
-    }
     return failed;
 }

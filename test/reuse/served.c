@@ -43,9 +43,8 @@ static void drop_plan(const engine *e)
 static void step_to(const engine *e, uint32_t n, int keep)
 {
     must(kvp_seq_commit(e->cache, e->seq, n), "commit");
-    if (keep) {
+    if (keep)
         must(kvp_seq_checkpoint(e->cache, e->seq, NULL), "checkpoint");
-    }
 }
 
 static uint32_t open_prompt(engine *e, const request *r)
@@ -57,12 +56,10 @@ static uint32_t open_prompt(engine *e, const request *r)
     must(kvp_seq_open(e->cache, e->ns, &prompt, &e->seq, &info), "open");
     drop_plan(e);
     must(kvp_seq_state_get(e->cache, e->seq, &state), "state");
-    if (state.branch_end != 0) {
+    if (state.branch_end != 0)
         step_to(e, state.branch_end, 1);
-    }
-    if (state.prompt_end != 0) {
+    if (state.prompt_end != 0)
         step_to(e, state.prompt_end, 1);
-    }
     step_to(e, r->n_prompt, 0);
     return info.hit_tokens;
 }
@@ -71,12 +68,10 @@ static uint32_t open_prompt(engine *e, const request *r)
 static void fork_here(engine *e, uint32_t at)
 {
     kvp_seq fork;
-    if (kvp_seq_fork(e->cache, e->seq, at, 0, &fork) != KVP_OK) {
+    if (kvp_seq_fork(e->cache, e->seq, at, 0, &fork) != KVP_OK)
         return;
-    }
-    if (e->has_last) {
+    if (e->has_last)
         must(kvp_seq_close(e->cache, e->last, NULL), "close");
-    }
     e->last = fork;
     e->has_last = 1;
 }
@@ -85,9 +80,8 @@ static void answer(engine *e, const request *r)
 {
     for (uint32_t i = 0; i < r->n_answer; i++) {
         const uint32_t n = r->n_prompt + i;
-        if (e->options->ends && n % UNIT == 0) {
+        if (e->options->ends && n % UNIT == 0)
             fork_here(e, n);
-        }
         must(kvp_seq_extend(e->cache, e->seq, r->tokens + n, 1, 0), "extend");
         must(kvp_seq_commit(e->cache, e->seq, n + 1), "commit");
         drop_plan(e);
@@ -98,9 +92,8 @@ static void close_all(engine *e)
 {
     if (e->has_last) {
         const kvp_status status = kvp_seq_checkpoint(e->cache, e->last, NULL);
-        if (status != KVP_E_STATE) { /* for its last unit no node was free */
+        if (status != KVP_E_STATE) /* for its last unit no node was free */
             must(status, "checkpoint");
-        }
         must(kvp_seq_close(e->cache, e->last, NULL), "close");
     }
     e->has_last = 0;

@@ -83,9 +83,8 @@ static uint32_t draw_length(users *u, const lengths *of)
     static const uint32_t percent[N_POINTS] = {0, 50, 90, 100};
     const uint32_t at = draw(u, 100);
     uint32_t i = 0;
-    while (at >= percent[i + 1]) {
+    while (at >= percent[i + 1])
         i++;
-    }
     const uint32_t width = percent[i + 1] - percent[i];
     return of->at[i] + (of->at[i + 1] - of->at[i]) * (at - percent[i]) / width;
 }
@@ -93,9 +92,8 @@ static uint32_t draw_length(users *u, const lengths *of)
 /* The tokens of a text. */
 static void write_text(uint32_t text, uint32_t n, int32_t *out)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         out[i] = (int32_t)(mix((uint64_t)text << 32 | (i + 1)) & 0x3fffffff);
-    }
 }
 
 static void start_talk(users *u, talk *t)
@@ -113,16 +111,14 @@ static request take_turn(users *u, talk *t)
     const uint32_t message = draw_length(u, &u->of->message);
     const uint32_t reasoning = draw_length(u, &u->of->reasoning);
     const uint32_t answer = draw_length(u, &u->of->answer);
-    if (t->turns_left == 0 || t->n + message + reasoning + answer > MAX_CONTEXT) {
+    if (t->turns_left == 0 || t->n + message + reasoning + answer > MAX_CONTEXT)
         start_talk(u, t);
-    }
     write_text(u->n_texts++, message, t->context + t->n);
     t->n += message;
     request r = {.n_prompt = t->n, .n_answer = reasoning + answer};
     r.tokens = malloc((r.n_prompt + (size_t)r.n_answer) * sizeof *r.tokens);
-    if (r.tokens == NULL) {
+    if (r.tokens == NULL)
         abort();
-    }
     memcpy(r.tokens, t->context, t->n * sizeof *r.tokens);
     write_text(u->n_texts++, reasoning, r.tokens + t->n);
     write_text(u->n_texts++, answer, r.tokens + t->n + reasoning);
@@ -138,14 +134,12 @@ traffic traffic_make(traffic_kind which, uint32_t n_requests, uint64_t seed)
     traffic out = {.name = kinds[which].name, .n_requests = n_requests};
     u = (users){.of = &kinds[which], .random = seed, .n_texts = N_PREFIXES};
     out.requests = calloc(n_requests, sizeof *out.requests);
-    for (uint32_t i = 0; i < N_PREFIXES; i++) {
+    for (uint32_t i = 0; i < N_PREFIXES; i++)
         u.prefix_tokens[i] = draw_length(&u, &u.of->prefix);
-    }
     for (uint32_t i = 0; i < AT_ONCE; i++) {
         u.talks[i].context = malloc(MAX_CONTEXT * sizeof *u.talks[i].context);
-        if (u.talks[i].context == NULL || out.requests == NULL) {
+        if (u.talks[i].context == NULL || out.requests == NULL)
             abort();
-        }
         start_talk(&u, &u.talks[i]);
     }
     for (uint32_t i = 0; i < n_requests; i++) {
@@ -153,17 +147,15 @@ traffic traffic_make(traffic_kind which, uint32_t n_requests, uint64_t seed)
         const uint32_t n = out.requests[i].n_prompt + out.requests[i].n_answer;
         out.max_tokens = n > out.max_tokens ? n : out.max_tokens;
     }
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
+    for (uint32_t i = 0; i < AT_ONCE; i++)
         free(u.talks[i].context);
-    }
     return out;
 }
 
 void traffic_free(traffic *of)
 {
-    for (uint32_t i = 0; i < of->n_requests; i++) {
+    for (uint32_t i = 0; i < of->n_requests; i++)
         free(of->requests[i].tokens);
-    }
     free(of->requests);
     of->requests = NULL;
 }

@@ -141,8 +141,7 @@ static void decide_all(struct run *run)
 static void tick(struct run *run, uint64_t now)
 {
     kvp_request requests[MAX_REQUESTS];
-    kvp_sched_expired expired;
-    kvp_sched_expired expected;
+    kvp_sched_expired expired, expected;
     oracle_tick(&run->o, now, requests, &expected);
     REQUIRE(kvp_sched_tick(run->sched, now, &expired) == KVP_OK);
     REQUIRE(expired.n_requests == expected.n_requests && expired.n_loading == expected.n_loading);

@@ -27,10 +27,9 @@ void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *ca
 
 request *oracle_find(oracle *o, kvp_request handle)
 {
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (o->requests[i].is_here && o->requests[i].handle.bits == handle.bits)
             return &o->requests[i];
-    }
     return NULL;
 }
 
@@ -178,8 +177,7 @@ static kvp_status check_room(oracle *o, const request *r)
 {
     const uint64_t all_pages =
         (o->config.arena_tokens + KVP_SCHED_PAGE_TOKENS - 1) / KVP_SCHED_PAGE_TOKENS;
-    uint32_t n_requests = 0;
-    uint32_t n_samples = 0;
+    uint32_t n_requests = 0, n_samples = 0;
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         n_requests += (uint32_t)o->requests[i].is_here;
         n_samples += o->requests[i].is_here ? o->requests[i].n_samples : 0;
@@ -258,10 +256,9 @@ void oracle_abort(oracle *o, request *r)
     o->met[MET_ABORTED_HELD] += r->is_held != 0;
     o->n_dropped += r->is_held != 0;
     r->is_here = 0;
-    for (uint32_t i = 0; o->is_out && i < o->plan.n_items; i++) {
+    for (uint32_t i = 0; o->is_out && i < o->plan.n_items; i++)
         if (o->plan.items[i].request == (uint32_t)(r - o->requests))
             o->plan.items[i].request = GONE;
-    }
 }
 
 void oracle_pause(oracle *o, request *r)
@@ -359,8 +356,7 @@ void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_e
 {
     *out_n_ended = 0;
     for (int decodes = 0; decodes < 2; decodes++) {
-        uint32_t at = 0;
-        uint32_t at_token = 0;
+        uint32_t at = 0, at_token = 0;
         for (uint32_t i = 0; i < o->plan.n_items; i++) {
             const plan_item *item = &o->plan.items[i];
             if (item->decodes == decodes && item->request != GONE)
@@ -369,10 +365,9 @@ void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_e
             at_token += item->n_results;
         }
     }
-    for (uint32_t i = 0; i < o->plan.n_items; i++) {
+    for (uint32_t i = 0; i < o->plan.n_items; i++)
         if (o->plan.items[i].request != GONE)
             begin_chunks(o, &o->requests[o->plan.items[i].request]);
-    }
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         request *r = &o->requests[i];
         r->is_here = r->is_here && oracle_live(r) > 0;

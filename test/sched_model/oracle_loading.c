@@ -32,10 +32,9 @@ uint32_t oracle_loadable(oracle *o, uint32_t n_first, kvp_request *out)
 {
     uint32_t n = 0;
     const request *r = next_one(o, NULL, 0);
-    for (uint32_t i = 0; i < n_first && r != NULL; i++, r = next_one(o, r, 0)) {
+    for (uint32_t i = 0; i < n_first && r != NULL; i++, r = next_one(o, r, 0))
         if (is_open_question(o, r))
             out[n++] = r->handle;
-    }
     return n;
 }
 

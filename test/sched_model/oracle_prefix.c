@@ -39,10 +39,9 @@ static const sample *running_sample(const oracle *o, kvp_seq seq)
 {
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         const request *r = &o->requests[i];
-        for (uint32_t j = 0; r->is_here && j < r->n_samples; j++) {
+        for (uint32_t j = 0; r->is_here && j < r->n_samples; j++)
             if (r->samples[j].seq.bits == seq.bits && r->where == ON_DEVICE && r->takes_part)
                 return &r->samples[j];
-        }
     }
     return NULL;
 }

@@ -3,10 +3,9 @@
 
 static uint32_t tokens_of(const request *r)
 {
-    for (uint32_t i = 0; i < r->n_samples; i++) {
+    for (uint32_t i = 0; i < r->n_samples; i++)
         if (!r->samples[i].has_ended)
             return r->samples[i].n;
-    }
     return 0;
 }
 

@@ -42,10 +42,9 @@ int oracle_releases_block(const oracle *o, const request *r)
         for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
             const int32_t *row;
             const uint32_t n_row = oracle_row(o, &r->samples[i], g, &row);
-            for (uint32_t j = 0; j < n_row; j++) {
+            for (uint32_t j = 0; j < n_row; j++)
                 if (row[j] != KVP_NULL_BLOCK && !oracle_others_hold(o, r, g, row[j]))
                     return 1;
-            }
         }
     }
     return 0;

@@ -276,10 +276,9 @@ uint32_t oracle_cut_chunk(oracle *o, const sample *s, uint32_t n)
 uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32_t grain)
 {
     const kvp_state_info state = state_of(o->cache, s->seq);
-    for (uint32_t at = end; at > s->computed; at--) {
+    for (uint32_t at = end; at > s->computed; at--)
         if (at % grain == 0 && (at == state.branch_end || at == state.prompt_end))
             return at;
-    }
     return 0;
 }
 

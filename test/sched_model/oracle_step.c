@@ -85,10 +85,9 @@ static int is_held(const request *r)
 static uint32_t gather(const request *r, kvp_seq *seqs)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
+    for (uint32_t i = 0; i < r->n_samples; i++)
         if (r->samples[i].seq.bits != 0)
             seqs[n++] = r->samples[i].seq;
-    }
     return n;
 }
 
@@ -351,10 +350,9 @@ static int extend_all(oracle *o)
     static struct wanted wanted;
     wanted.n = wanted.n_tokens = 0;
     for (const request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
-        for (uint32_t i = 0; i < r->n_samples; i++) {
+        for (uint32_t i = 0; i < r->n_samples; i++)
             if (!oracle_is_ready(r) && missing_tokens(o, r, &r->samples[i]) > 0)
                 return 0;
-        }
         if (oracle_is_ready(r))
             want(o, &wanted, r);
     }
@@ -369,12 +367,11 @@ static void extend_running(oracle *o)
 {
     const request *first = next_in_rank(o, NULL, runs);
     const int all_are_extended = oracle_extend_with_drafts(o) || extend_all(o);
-    for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
+    for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs))
         if (all_are_extended)
             note_extended(o, r);
         else
             extend_or_leave_out(o, r, 1, r == first);
-    }
 }
 
 /* ------------------------------------------------------------------------------------ coming in */
@@ -696,10 +693,9 @@ static void add_item(oracle *o, request *r, const sample *s, uint32_t n)
 static void add_decoding(oracle *o)
 {
     for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
-        for (uint32_t i = 0; i < r->n_samples && r->decodes; i++) {
+        for (uint32_t i = 0; i < r->n_samples && r->decodes; i++)
             if (!r->samples[i].has_ended)
                 add_item(o, r, &r->samples[i], 1);
-        }
     }
 }
 

@@ -203,9 +203,7 @@ static void compare_stats(struct run *run)
     const oracle *o = &run->o;
     kvp_sched_stats stats;
     uint64_t n_by_state[5] = {0};
-    uint64_t n_here = 0;
-    uint64_t promised = 0;
-    uint64_t promised_slots = 0;
+    uint64_t n_here = 0, promised = 0, promised_slots = 0;
     uint64_t n_seqs[3] = {0};
     REQUIRE(kvp_sched_stats_get(run->sched, &stats) == KVP_OK);
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
@@ -293,8 +291,7 @@ static void compare_items(struct run *run)
 {
     const step_plan *plan = &run->o.plan;
     const kvp_step *step = &run->step;
-    uint32_t n_tokens = 0;
-    uint32_t n_sampled = 0;
+    uint32_t n_tokens = 0, n_sampled = 0;
     REQUIRE(step->n_seqs == plan->n_items);
     sort_items(run);
     drafts_compare(run);
@@ -321,13 +318,11 @@ static void compare_items(struct run *run)
 static void compare_caches(struct run *run)
 {
     const kvp_cache *copy = run->copy;
-    kvp_stats a;
-    kvp_stats b;
+    kvp_stats a, b;
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         const request *r = &run->o.requests[i];
         for (uint32_t j = 0; r->is_here && j < r->n_samples; j++) {
-            kvp_seq_info x;
-            kvp_seq_info y;
+            kvp_seq_info x, y;
             if (r->samples[j].seq.bits == 0)
                 continue;
             REQUIRE(kvp_seq_info_get(run->cache, r->samples[j].seq, &x) == KVP_OK);
@@ -532,10 +527,9 @@ static void reorder(struct run *run, request *r, int is_wild)
 
 static void reorder_beams(struct run *run, const int *has_sampled)
 {
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (has_sampled[i] && run->is_beam[i] && run->o.requests[i].is_here)
             reorder(run, &run->o.requests[i], 0);
-    }
 }
 
 static void close_own(struct run *run)
@@ -724,10 +718,9 @@ static void drain(struct run *run)
     close_own(run);
     if (run->own_step != 0)
         step_own(run);
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (run->o.requests[i].is_here)
             resume_request(run, &run->o.requests[i]);
-    }
     loading_release_all(run);
     for (uint32_t n_steps = 0;; n_steps++) {
         uint32_t n_here = 0;

@@ -24,8 +24,7 @@ void states_draw(struct run *run)
  * do not change. */
 void states_compare(struct run *run, int all)
 {
-    kvp_state_stats a;
-    kvp_state_stats b;
+    kvp_state_stats a, b;
     REQUIRE(kvp_cache_state_stats_get(run->cache, &a) == KVP_OK);
     REQUIRE(kvp_cache_state_stats_get(run->copy, &b) == KVP_OK);
     REQUIRE(a.made == b.made && a.skipped == b.skipped && a.evicted == b.evicted);
@@ -36,10 +35,9 @@ void states_compare(struct run *run, int all)
 
 static int are_apart(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b)
 {
-    for (uint32_t i = 0; i < n_a * n_b; i++) {
+    for (uint32_t i = 0; i < n_a * n_b; i++)
         if (a[i / n_b] == b[i % n_b])
             return 0;
-    }
     return 1;
 }
 
@@ -50,15 +48,13 @@ void states_check_step(struct run *run)
     kvp_seq seqs[MAX_SEQS] = {{0}};
     int32_t reads[MAX_SEQS];
     int32_t writes[MAX_SEQS][KVP_STATE_RING_MAX];
-    uint32_t n_writes[MAX_SEQS];
-    uint32_t n = 0;
+    uint32_t n_writes[MAX_SEQS], n = 0;
     const int may_write_over = run->cache_config.steps == KVP_STEPS_ORDERED;
     if (run->cache_config.state_slots == 0)
         return;
-    for (uint32_t i = 0; i < run->step.n_seqs; i++) {
+    for (uint32_t i = 0; i < run->step.n_seqs; i++)
         if (run->o.plan.items[i].request != GONE)
             seqs[n++] = run->step.seqs[i].seq;
-    }
     REQUIRE(kvp_meta_state_rings(run->cache, seqs, n, KVP_STATE_RING_MAX, reads, n_writes,
                                  *writes) == KVP_OK);
     for (uint32_t i = 0; i < n; i++) {
@@ -83,8 +79,7 @@ void states_spoil(struct run *run)
 {
     if (run->cache_config.steps == KVP_STEPS_OVERLAPPED)
         sched_states_miss(&run->states, run->copies, run->n_copies);
-    for (uint32_t i = 0; i < run->step.n_seqs; i++) {
+    for (uint32_t i = 0; i < run->step.n_seqs; i++)
         if (run->o.plan.items[i].request != GONE)
             REQUIRE(sched_states_spoil(&run->states, run->cache, run->step.seqs[i].seq));
-    }
 }

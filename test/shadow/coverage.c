@@ -19,11 +19,9 @@ static int concerns(uint32_t point, uint32_t engine)
 
 void coverage_print(FILE *file, const coverage *c, uint32_t engine)
 {
-    for (uint32_t i = 0; i < COVER_POINTS; i++) {
-        if (concerns(i, engine) || c->points[i] > 0) {
+    for (uint32_t i = 0; i < COVER_POINTS; i++)
+        if (concerns(i, engine) || c->points[i] > 0)
             fprintf(file, "  %-24s %" PRIu64 "\n", names[i], c->points[i]);
-        }
-    }
 }
 
 uint32_t coverage_missing(FILE *file, const coverage *c, uint32_t engine)

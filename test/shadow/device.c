@@ -50,9 +50,8 @@ void device_clear_item(work_item *item)
 
 void device_free_items(work_item *items, uint32_t n_items)
 {
-    for (uint32_t i = 0; i < n_items; i++) {
+    for (uint32_t i = 0; i < n_items; i++)
         device_clear_item(&items[i]);
-    }
     free(items);
 }
 
@@ -68,9 +67,8 @@ static void free_step(work_step *step)
 
 void device_cancel(device *d)
 {
-    for (uint32_t i = 0; i < d->n_steps; i++) {
+    for (uint32_t i = 0; i < d->n_steps; i++)
         free_step(d->steps[i]);
-    }
     d->n_steps = 0;
     shadow_level(d->memory);
 }
@@ -120,14 +118,12 @@ static void swap_places(uint32_t *a, uint32_t *b)
 static void draw_order(device *d, work_step *step)
 {
     step->order = random_allocate(step->n_copies, sizeof(*step->order));
-    for (uint32_t i = 0; i < step->n_copies; i++) {
+    for (uint32_t i = 0; i < step->n_copies; i++)
         step->order[i] = i;
-    }
     for (uint32_t i = 1; i < step->n_copies; i++) {
         uint32_t first = i;
-        while (first > 0 && step->copies[first - 1].phase == step->copies[i].phase) {
+        while (first > 0 && step->copies[first - 1].phase == step->copies[i].phase)
             first--;
-        }
         const uint32_t with = first + random_below(&d->random, i - first + 1);
         swap_places(&step->order[i], &step->order[with]);
         d->n_reordered += with != i;
@@ -152,13 +148,11 @@ void device_submit(device *d, work_step *step)
     draw_order(d, step);
     for (uint32_t i = 0; i < step->n_items; i++) {
         work_item *item = &step->items[i];
-        for (uint32_t k = 0; k < item->end - item->begin; k++) {
+        for (uint32_t k = 0; k < item->end - item->begin; k++)
             item->writes = item->writes || item->slots[k] != KVP_NO_SLOT;
-        }
     }
-    if (step->n_copies > 0) {
+    if (step->n_copies > 0)
         d->n_later_phases += step->copies[step->n_copies - 1].phase > 0;
-    }
     step->submitted = ++d->n_submitted;
     d->steps[d->n_steps++] = step;
 }
@@ -166,9 +160,8 @@ void device_submit(device *d, work_step *step)
 void device_remove(device *d, work_step *step)
 {
     uint32_t at = 0;
-    while (d->steps[at] != step) {
+    while (d->steps[at] != step)
         at++;
-    }
     memmove(d->steps + at, d->steps + at + 1, (d->n_steps - at - 1) * sizeof(*d->steps));
     d->n_steps--;
     free_step(step);
@@ -184,21 +177,17 @@ static void note_failure(device *d, uint64_t step)
 
 void device_told(device *d, uint64_t step)
 {
-    for (uint32_t i = 0; i < d->n_failures; i++) {
-        if (d->failures[i].step == step) {
+    for (uint32_t i = 0; i < d->n_failures; i++)
+        if (d->failures[i].step == step)
             d->failures[i].told = d->n_submitted;
-        }
-    }
 }
 
 /* Whether the step was on its way before anybody knew of the failure. */
 static bool is_forgiven(const device *d, const work_step *step, uint64_t failed)
 {
-    for (uint32_t i = 0; i < d->n_failures; i++) {
-        if (d->failures[i].step == failed) {
+    for (uint32_t i = 0; i < d->n_failures; i++)
+        if (d->failures[i].step == failed)
             return step->submitted <= d->failures[i].told;
-        }
-    }
     return false;
 }
 
@@ -221,9 +210,8 @@ static void run_copy(device *d, work_step *step, uint32_t memory, uint32_t index
     for (uint32_t i = 0; i < step->n_drops; i++) {
         work_drop *drop = &step->drops[i];
         if (drop->is_whole && !drop->is_poisoned[memory] && drop->tier == copy.dst_tier &&
-            drop->block == copy.dst_block) {
+            drop->block == copy.dst_block)
             poison(d, step, memory, drop, 0);
-        }
     }
     if (d->planted == PLANT_COPY_GROUP && d->memory->n_groups > 1) {
         copy.group = (uint16_t)((copy.group + 1) % d->memory->n_groups);
@@ -251,11 +239,9 @@ static void fail_plan(device *d, work_step *step)
 
 static void end_plan(device *d, work_step *step)
 {
-    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-        for (uint32_t i = 0; i < step->n_drops; i++) {
+    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++)
+        for (uint32_t i = 0; i < step->n_drops; i++)
             poison(d, step, m, &step->drops[i], step->drops[i].valid);
-        }
-    }
     shadow_compare(d->memory, step->number);
     step->plan_done = true;
     step->is_finished = step->n_items == 0;
@@ -263,11 +249,9 @@ static void end_plan(device *d, work_step *step)
 
 bool device_has_moves(const device *d)
 {
-    for (uint32_t i = 0; i < d->n_steps; i++) {
-        if (d->steps[i]->n_moves > 0 && !d->steps[i]->is_finished) {
+    for (uint32_t i = 0; i < d->n_steps; i++)
+        if (d->steps[i]->n_moves > 0 && !d->steps[i]->is_finished)
             return true;
-        }
-    }
     return false;
 }
 
@@ -279,9 +263,8 @@ static void run_moves(device *d, const work_step *step)
         const bool skips = d->planted == PLANT_SKIPPED_MOVE && random_percent(&d->random, 30);
         d->n_planted += skips;
         d->n_moves++;
-        for (uint32_t g = 0; g < n_groups && !skips; g++) {
+        for (uint32_t g = 0; g < n_groups && !skips; g++)
             shadow_move(d->memory, SHADOW_IN_ORDER, g, &step->moves[g * step->n_moves + i]);
-        }
         for (uint32_t g = n_groups; g > 0 && !skips; g--) {
             shadow_move(d->memory, SHADOW_BY_PHASE, g - 1,
                         &step->moves[(g - 1) * step->n_moves + i]);
@@ -292,9 +275,8 @@ static void run_moves(device *d, const work_step *step)
 /* Whether this copy, or pass, is the one that is to fail. */
 static bool is_refused(device *d, work_step *step, uint32_t work)
 {
-    if (step->is_safe || step->fails || ++d->n_asked[work] != d->fail_at[work]) {
+    if (step->is_safe || step->fails || ++d->n_asked[work] != d->fail_at[work])
         return false;
-    }
     d->n_refused++;
     note_failure(d, step->number);
     return step->fails = true;
@@ -303,28 +285,24 @@ static bool is_refused(device *d, work_step *step, uint32_t work)
 static void move_plan(device *d, work_step *step)
 {
     run_moves(d, step);
-    if (step->fails && step->n_run == 0) {
+    if (step->fails && step->n_run == 0)
         note_failure(d, step->number);
-    }
-    if (d->overlapped && step->n_run < step->n_copies && is_refused(d, step, DEVICE_COPY)) {
+    if (d->overlapped && step->n_run < step->n_copies && is_refused(d, step, DEVICE_COPY))
         step->fail_after = step->n_run;
-    }
     if (step->fails && step->n_run == step->fail_after) {
         fail_plan(d, step);
         step->n_run = step->n_copies;
     } else if (step->n_run < step->n_copies) {
         const bool skips = d->planted == PLANT_SKIPPED_COPY && random_percent(&d->random, 30);
         d->n_planted += skips;
-        for (uint32_t m = 0; m < SHADOW_MEMORIES && !skips; m++) {
+        for (uint32_t m = 0; m < SHADOW_MEMORIES && !skips; m++)
             run_copy(d, step, m, m == SHADOW_IN_ORDER ? step->n_run : step->order[step->n_run]);
-        }
         const kvp_copy *copy = &step->copies[step->n_run++];
         d->n_late += step->submitted < d->n_submitted;
         d->n_copies[copy->src_tier][copy->dst_tier]++;
     }
-    if (step->n_run >= step->n_copies) {
+    if (step->n_run >= step->n_copies)
         end_plan(d, step);
-    }
 }
 
 /* ------------------------------------------------------------------------------- forward passes */
@@ -369,9 +347,8 @@ static void read_group(device *d, const work_step *step, work_item *item, uint32
         for (uint32_t m = 0; m < SHADOW_MEMORIES && seen[p] != 0; m++) {
             const int32_t block = entry_of(d, item, group, p);
             const shadow_slot *slot = shadow_at(d->memory, m, KVP_DEVICE, block, p % S);
-            if (slot == NULL) {
+            if (slot == NULL)
                 return;
-            }
             d->n_reads++;
             if (slot->tag == SHADOW_GARBAGE && is_forgiven(d, step, slot->by)) {
                 d->n_forgiven++;
@@ -386,9 +363,8 @@ static void read_group(device *d, const work_step *step, work_item *item, uint32
 
 static void read_all(device *d, const work_step *step, work_item *item, uint32_t end)
 {
-    for (uint32_t g = 0; g < d->memory->n_groups; g++) {
+    for (uint32_t g = 0; g < d->memory->n_groups; g++)
         read_group(d, step, item, g, end);
-    }
 }
 
 static void write_group(device *d, const work_item *item, uint32_t group)
@@ -400,12 +376,10 @@ static void write_group(device *d, const work_item *item, uint32_t group)
                             .position = p,
                             .group = group};
         int64_t slot = slots[p - item->begin];
-        if (item->garbage != 0) {
+        if (item->garbage != 0)
             what = (shadow_slot){.tag = SHADOW_GARBAGE, .by = item->garbage};
-        }
-        if (slot == KVP_NO_SLOT) {
+        if (slot == KVP_NO_SLOT)
             continue;
-        }
         if (d->planted == PLANT_WRONG_SLOT && p > item->begin && slots[0] != KVP_NO_SLOT) {
             slot = slots[p - item->begin - 1];
             d->n_planted++;
@@ -418,29 +392,24 @@ static void start_item(device *d, work_step *step, work_item *item)
 {
     item->stage = 1;
     d->n_items++;
-    if (is_refused(d, step, DEVICE_PASS)) {
+    if (is_refused(d, step, DEVICE_PASS))
         step->fail_after = UINT32_MAX;
-    }
-    if (step->fails) {
+    if (step->fails)
         item->garbage = step->number;
-    } else {
+    else
         read_all(d, step, item, item->begin);
-    }
-    for (uint32_t g = 0; g < d->memory->n_groups; g++) {
+    for (uint32_t g = 0; g < d->memory->n_groups; g++)
         write_group(d, item, g);
-    }
 }
 
 static void finish_item(device *d, work_step *step, work_item *item)
 {
     item->stage = 2;
-    if (item->garbage == 0) {
+    if (item->garbage == 0)
         read_all(d, step, item, item->end);
-    }
     step->is_finished = true;
-    for (uint32_t i = 0; i < step->n_items; i++) {
+    for (uint32_t i = 0; i < step->n_items; i++)
         step->is_finished = step->is_finished && step->items[i].stage == 2;
-    }
 }
 
 /* Whether a step before this one, not finished, computes for one of its sequences. */
@@ -450,11 +419,9 @@ static bool must_wait(const device *d, uint32_t index)
     for (uint32_t e = 0; e < index; e++) {
         const work_step *earlier = d->steps[e];
         for (uint32_t i = 0; !earlier->is_finished && i < earlier->n_items; i++) {
-            for (uint32_t k = 0; k < step->n_items; k++) {
-                if (earlier->items[i].serial == step->items[k].serial) {
+            for (uint32_t k = 0; k < step->n_items; k++)
+                if (earlier->items[i].serial == step->items[k].serial)
                     return true;
-                }
-            }
         }
     }
     return false;
@@ -462,11 +429,9 @@ static bool must_wait(const device *d, uint32_t index)
 
 static bool has_started(const work_step *step)
 {
-    for (uint32_t i = 0; i < step->n_items; i++) {
-        if (step->items[i].stage > 0) {
+    for (uint32_t i = 0; i < step->n_items; i++)
+        if (step->items[i].stage > 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -491,41 +456,31 @@ static void move_forward(device *d, work_step *step)
 static bool can_move(const device *d, uint32_t index)
 {
     const work_step *step = d->steps[index];
-    if (step->is_finished) {
+    if (step->is_finished)
         return false;
-    }
-    for (uint32_t e = 0; e < index; e++) {
-        if (d->overlapped ? !step->plan_done && !d->steps[e]->plan_done
-                          : !d->steps[e]->is_finished) {
+    for (uint32_t e = 0; e < index; e++)
+        if (d->overlapped ? !step->plan_done && !d->steps[e]->plan_done : !d->steps[e]->is_finished)
             return false;
-        }
-    }
     return !step->plan_done || has_started(step) || !must_wait(d, index);
 }
 
 bool device_move(device *d)
 {
-    uint32_t candidates[DEVICE_STEPS];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < d->n_steps; i++) {
-        if (can_move(d, i)) {
+    uint32_t candidates[DEVICE_STEPS], n = 0;
+    for (uint32_t i = 0; i < d->n_steps; i++)
+        if (can_move(d, i))
             candidates[n++] = i;
-        }
-    }
-    if (n == 0) {
+    if (n == 0)
         return false;
-    }
     uint32_t chosen = random_below(&d->random, n);
-    if (d->taste < 2 && random_percent(&d->random, 70)) {
+    if (d->taste < 2 && random_percent(&d->random, 70))
         chosen = d->taste == 0 ? 0 : n - 1;
-    }
     d->n_beside += n > 1;
     work_step *step = d->steps[candidates[chosen]];
-    if (step->plan_done) {
+    if (step->plan_done)
         move_forward(d, step);
-    } else {
+    else
         move_plan(d, step);
-    }
     return true;
 }
 

@@ -15,18 +15,16 @@ static void draw_sizes(uint64_t *random, kvp_config *config)
     static const uint32_t sizes[] = {1, 2, 2, 3, 4, 4, 4, 6, 8, 16};
     const uint32_t S = sizes[random_below(random, sizeof(sizes) / sizeof(*sizes))];
     config->block_tokens = S;
-    if (random_percent(random, 65)) {
+    if (random_percent(random, 65))
         do {
             config->unit_tokens = 1 + random_below(random, S);
         } while (S % config->unit_tokens != 0);
-    }
     config->n_blocks = 2 + random_below(random, random_percent(random, 40) ? 7 : 30);
     config->max_seqs = 1 + random_below(random, random_percent(random, 30) ? 4 : 14);
     config->max_seq_tokens =
         S * (1 + random_below(random, config->n_blocks)) + random_below(random, S);
-    if (config->max_seq_tokens > 12 * S + 12) {
+    if (config->max_seq_tokens > 12 * S + 12)
         config->max_seq_tokens = 12 * S + 12;
-    }
     config->max_namespaces = DRIVE_SPACES;
 }
 
@@ -38,9 +36,8 @@ static void draw_host(uint64_t *random, kvp_config *config)
             random_below(random, random_percent(random, 40) ? 6 : 2 * (uint64_t)config->n_blocks);
         config->keep_evicted = random_percent(random, 75);
     }
-    if (random_percent(random, 25)) {
+    if (random_percent(random, 25))
         config->max_copies = 1 + random_below(random, 12);
-    }
 }
 
 void drive_config(const drive_options *options, kvp_config *out_config, bool *out_failures)
@@ -89,9 +86,8 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
             random_percent(&random, 40) ? 0 : 1 + random_below(&random, config->host_blocks - 1);
     }
     if (options->planted == PLANT_NOTHING && config->commit_policy == KVP_ADOPT &&
-        config->n_groups == 1 && config->groups[0].recent_tokens == 0) {
+        config->n_groups == 1 && config->groups[0].recent_tokens == 0)
         config->policy = random_percent(&random, 60) ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
-    }
 }
 
 static void make_stream(drive *d, uint32_t i)
@@ -110,20 +106,17 @@ static void make_stream(drive *d, uint32_t i)
             stream->keys.n_keys = other->keys.n_keys;
         }
     }
-    for (uint32_t t = shared; t < most; t++) {
+    for (uint32_t t = shared; t < most; t++)
         stream->tokens[t] = (int32_t)random_below(&d->random, d->alphabet);
-    }
     for (uint32_t tries = random_below(&d->random, 4); tries > 0; tries--) {
         truth_key key = {.type = 1 + random_below(&d->random, 2),
                          .begin = random_below(&d->random, most),
                          .n_bytes = random_below(&d->random, TRUTH_KEY_BYTES + 1)};
-        for (uint32_t b = 0; b < key.n_bytes; b++) {
+        for (uint32_t b = 0; b < key.n_bytes; b++)
             key.bytes[b] = (uint8_t)random_below(&d->random, 2);
-        }
         key.end = key.begin + truth_key_length(&d->w->truth, &key);
-        if (truth_key_fits(&d->w->truth, &stream->keys, &key, d->w->config.max_unit_keys)) {
+        if (truth_key_fits(&d->w->truth, &stream->keys, &key, d->w->config.max_unit_keys))
             stream->keys.keys[stream->keys.n_keys++] = key;
-        }
     }
 }
 
@@ -131,9 +124,8 @@ static void make_stream(drive *d, uint32_t i)
 
 void drive_trace(const drive *d, const char *format, ...)
 {
-    if (!d->options.trace) {
+    if (!d->options.trace)
         return;
-    }
     va_list list;
     va_start(list, format);
     printf("%6" PRIu64 " ", d->n_ops);
@@ -164,23 +156,19 @@ bool drive_went(drive *d, const char *call, kvp_status status, const kvp_status 
 {
     coverage *c = d->seen;
     watch_called(d->w, strncmp(call, "kvp_seq_extend", strlen("kvp_seq_extend")) == 0);
-    if (d->options.block != NULL) {
+    if (d->options.block != NULL)
         trace_block(d);
-    }
     c->points[COVER_refused_no_blocks] += status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER;
     c->points[COVER_refused_plan_full] += status == KVP_E_PLAN_FULL;
     c->points[COVER_refused_in_flight] += status == KVP_E_IN_FLIGHT;
     c->points[COVER_refused_dropped] += status == KVP_E_DROPPED;
     c->points[COVER_refused_no_steps] += status == KVP_E_NO_STEPS;
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         return true;
-    }
     drive_trace(d, "%s: %s", call, kvp_status_name(status));
-    for (size_t i = 0; i < n_also; i++) {
-        if (also[i] == status) {
+    for (size_t i = 0; i < n_also; i++)
+        if (also[i] == status)
             return false;
-        }
-    }
     verdict_bad(d->verdict, "%s: %s", call, kvp_status_name(status));
     return false;
 }
@@ -191,9 +179,8 @@ subject *drive_pick(drive *d, bool swapped)
     const uint32_t first = random_below(&d->random, n);
     for (uint32_t i = 0; i < n; i++) {
         subject *s = &d->w->subjects[(first + i) % n];
-        if (s->is_open && s->is_swapped == swapped) {
+        if (s->is_open && s->is_swapped == swapped)
             return s;
-        }
     }
     return NULL;
 }
@@ -211,9 +198,8 @@ uint32_t *drive_finished(drive *d, const subject *s)
 
 static void lower_to(uint32_t *value, uint32_t other)
 {
-    if (*value > other) {
+    if (*value > other)
         *value = other;
-    }
 }
 
 void drive_cut(drive *d, subject *s, uint32_t n)
@@ -267,9 +253,8 @@ static void one_op(drive *d)
         (random_percent(&d->random, 45) ? drive_tree_op : drive_accept_op)(d);
         return;
     }
-    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
         total += ops[i].weight;
-    }
     uint32_t at = random_below(&d->random, total);
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
         if (at < ops[i].weight) {
@@ -289,9 +274,8 @@ bool drive_begin(drive *d, const drive_options *options)
     const bool overlapped =
         options->engine == DRIVE_OVERLAPPED || config.steps == KVP_STEPS_OVERLAPPED;
     d->w = watch_create(&config, overlapped, options->seed + options->index, d->verdict);
-    if (d->w == NULL) {
+    if (d->w == NULL)
         return false;
-    }
     d->w->device.planted = options->planted;
     memcpy(d->w->device.fail_at, options->fail_at, sizeof(options->fail_at));
     d->w->device.n_planted = options->planted == PLANT_NO_PARKING;
@@ -301,9 +285,8 @@ bool drive_begin(drive *d, const drive_options *options)
     d->finished = random_allocate(d->w->n_subjects, sizeof(*d->finished));
     d->tokens = random_allocate(d->w->config.max_seq_tokens, sizeof(*d->tokens));
     d->hashes = random_allocate(d->w->config.max_seq_tokens, sizeof(*d->hashes));
-    for (uint32_t i = 0; i < DRIVE_STREAMS; i++) {
+    for (uint32_t i = 0; i < DRIVE_STREAMS; i++)
         make_stream(d, i);
-    }
     return true;
 }
 
@@ -374,16 +357,14 @@ void drive_end(drive *d)
 static bool run_calls(const drive_options *options, verdict *v, coverage *seen)
 {
     drive d = {.verdict = v, .seen = seen};
-    if (!drive_begin(&d, options)) {
+    if (!drive_begin(&d, options))
         return false;
-    }
     while (d.n_ops < options->ops && !v->is_bad) {
         d.n_ops++;
         one_op(&d);
     }
-    if (!v->is_bad) {
+    if (!v->is_bad)
         drive_rest(&d);
-    }
     drive_end(&d);
     return !v->is_bad;
 }

@@ -47,9 +47,8 @@ static void add_hashes(drive *d, uint32_t space, kvp_prompt *prompt)
                                   .keys = prompt->keys};
     kvp_hash root;
     if (kvp_hash_root(U, d->w->config.hash_seed, name, strlen(name), &root) != KVP_OK ||
-        kvp_hash_units(&input, &root, d->hashes) != KVP_OK) {
+        kvp_hash_units(&input, &root, d->hashes) != KVP_OK)
         verdict_bad(d->verdict, "a prompt could not be hashed");
-    }
     prompt->hashes = d->hashes;
 }
 
@@ -66,9 +65,8 @@ static const subject *pick_doomed(drive *d)
 {
     for (uint32_t i = 0; i < d->w->device.n_steps; i++) {
         const work_step *step = d->w->device.steps[i];
-        if (step->fails && step->n_items > 0) {
+        if (step->fails && step->n_items > 0)
             return watch_find_serial(d->w, step->items[below(d, step->n_items)].serial);
-        }
     }
     return NULL;
 }
@@ -79,9 +77,8 @@ static origin draw_origin(drive *d)
     const subject *s = percent(d, 25)   ? drive_pick(d, false)
                        : percent(d, 50) ? pick_doomed(d)
                                         : NULL;
-    if (s != NULL) {
+    if (s != NULL)
         return (origin){s->space, s->stream, &s->line, &s->line};
-    }
     return (origin){percent(d, 60) ? 0 : below(d, DRIVE_SPACES), stream, &d->streams[stream].keys,
                     NULL};
 }
@@ -98,11 +95,9 @@ static void draw_prompt(drive *d, const origin *from, kvp_prompt *out_prompt, kv
         memcpy(d->tokens, from->tokens->tokens,
                least(prompt.n_tokens, from->tokens->n) * sizeof(*d->tokens));
     }
-    if (percent(d, from->tokens == NULL ? 25 : 5) && prompt.n_tokens > 0) {
-        for (uint32_t i = below(d, prompt.n_tokens); i < prompt.n_tokens; i++) {
+    if (percent(d, from->tokens == NULL ? 25 : 5) && prompt.n_tokens > 0)
+        for (uint32_t i = below(d, prompt.n_tokens); i < prompt.n_tokens; i++)
             d->tokens[i] = (int32_t)below(d, d->alphabet);
-        }
-    }
     for (uint32_t i = 0; i < from->keys->n_keys; i++) {
         const truth_key *key = &from->keys->keys[i];
         if (key->end <= prompt.n_tokens) {
@@ -151,9 +146,8 @@ bool drive_draw_prompt(drive *d, kvp_prompt *out_prompt, kvp_key *keys, uint32_t
 {
     const origin from = draw_origin(d);
     *out_space = from.space;
-    if (!has_space(d, from.space)) {
+    if (!has_space(d, from.space))
         return false;
-    }
     draw_prompt(d, &from, out_prompt, keys);
     return true;
 }
@@ -167,13 +161,11 @@ void drive_open_op(drive *d)
     kvp_open_info info;
     kvp_seq handle;
     uint32_t told = from.space;
-    if (!has_space(d, from.space)) {
+    if (!has_space(d, from.space))
         return;
-    }
     draw_prompt(d, &from, &prompt, keys);
-    if (percent(d, 15)) {
+    if (percent(d, 15))
         add_hashes(d, from.space, &prompt);
-    }
     if (percent(d, 6)) {
         range.begin = below(d, prompt.n_tokens + 8);
         range.end = range.begin + 1;
@@ -184,9 +176,8 @@ void drive_open_op(drive *d)
         kvp_seq_open(d->w->cache, d->spaces[from.space], &prompt, &handle, &info);
     if (!WENT(d, "kvp_seq_open", status, KVP_E_NO_BLOCKS, KVP_E_NEVER, KVP_E_NO_SEQS,
               KVP_E_TOO_LONG, KVP_E_PLAN_FULL)) {
-        if (status == KVP_E_PLAN_FULL) {
+        if (status == KVP_E_PLAN_FULL)
             drive_flush_plan(d);
-        }
         return;
     }
     if (d->options.planted == PLANT_OTHER_SPACE && percent(d, 50)) {
@@ -194,17 +185,13 @@ void drive_open_op(drive *d)
         d->w->device.n_planted++;
     }
     subject *s = watch_new_subject(d->w, handle, drive_space_name(told));
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
-    for (uint32_t i = 0; i < from.keys->n_keys; i++) {
-        if (from.keys->keys[i].end <= prompt.n_tokens) {
+    for (uint32_t i = 0; i < from.keys->n_keys; i++)
+        if (from.keys->keys[i].end <= prompt.n_tokens)
             s->line.keys[s->line.n_keys++] = from.keys->keys[i];
-        }
-    }
-    for (uint32_t i = 0; i < prompt.n_tokens; i++) {
+    for (uint32_t i = 0; i < prompt.n_tokens; i++)
         truth_line_add(&d->w->truth, &s->line, d->tokens[i]);
-    }
     s->known = prompt.n_tokens;
     s->scheduled = info.hit_tokens;
     s->stream = from.stream;
@@ -231,9 +218,8 @@ static bool draw_key(drive *d, subject *s, uint32_t n, truth_key *out_key)
 {
     truth_key key = {.type = 1 + below(d, 2), .begin = s->line.n + below(d, n)};
     key.n_bytes = below(d, TRUTH_KEY_BYTES + 1);
-    for (uint32_t i = 0; i < key.n_bytes; i++) {
+    for (uint32_t i = 0; i < key.n_bytes; i++)
         key.bytes[i] = (uint8_t)below(d, 2);
-    }
     key.end = key.begin + truth_key_length(&d->w->truth, &key);
     *out_key = key;
     return key.end <= s->line.n + n &&
@@ -244,11 +230,9 @@ bool drive_waits(const drive *d, const subject *s)
 {
     for (uint32_t i = 0; d->w->overlapped && i < d->w->device.n_steps; i++) {
         const work_step *step = d->w->device.steps[i];
-        for (uint32_t k = 0; k < step->n_items; k++) {
-            if (step->items[k].serial == s->serial && !step->items[k].writes) {
+        for (uint32_t k = 0; k < step->n_items; k++)
+            if (step->items[k].serial == s->serial && !step->items[k].writes)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -269,27 +253,22 @@ bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
                        .n_keys = has_key,
                        .keys = has_key ? &new_key : NULL};
     if ((uint64_t)from + n > d->w->config.max_seq_tokens || drive_waits(d, s) ||
-        (n > 0 && s->tree.n > 0)) {
+        (n > 0 && s->tree.n > 0))
         return false;
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         d->tokens[i] = next_token(d, s, from + i);
-    }
     const kvp_status status = kvp_seq_extend_many(d->w->cache, &batch);
     if (!WENT(d, "kvp_seq_extend_many", status, KVP_E_NO_BLOCKS, KVP_E_NEVER, KVP_E_TOO_LONG,
               KVP_E_PLAN_FULL, KVP_E_IN_FLIGHT, KVP_E_DROPPED)) {
         drive_lacking(d, s, status);
-        if (status == KVP_E_PLAN_FULL) {
+        if (status == KVP_E_PLAN_FULL)
             drive_flush_plan(d);
-        }
         return false;
     }
-    if (has_key) {
+    if (has_key)
         s->line.keys[s->line.n_keys++] = key;
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         truth_line_add(&d->w->truth, &s->line, d->tokens[i]);
-    }
     s->known = has_values ? s->line.n : s->known;
     drive_trace(d, "extend #%" PRIu64 " to %" PRIu32 " (known %" PRIu32 ") reserve %" PRIu32,
                 s->serial, s->line.n, s->known, reserve);
@@ -299,9 +278,8 @@ bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
 void drive_extend_op(drive *d)
 {
     subject *s = drive_pick(d, false);
-    if (s != NULL) {
+    if (s != NULL)
         (void)drive_extend(d, s, below(d, 4), percent(d, 30) ? below(d, 6) : 0);
-    }
 }
 
 /* Some sequences at once, one token each. */
@@ -324,9 +302,8 @@ void drive_extend_many_op(drive *d)
             d->tokens[n] = next_token(d, s, s->line.n);
             n++;
         }
-        if (n == d->w->config.max_seq_tokens) {
+        if (n == d->w->config.max_seq_tokens)
             break;
-        }
     }
     const kvp_batch batch = {.struct_size = sizeof(batch),
                              .n_seqs = n,
@@ -337,9 +314,8 @@ void drive_extend_many_op(drive *d)
                              .statuses = statuses};
     if (n == 0 ||
         !WENT(d, "kvp_seq_extend_many", kvp_seq_extend_many(d->w->cache, &batch), KVP_E_NO_BLOCKS,
-              KVP_E_NEVER, KVP_E_TOO_LONG, KVP_E_PLAN_FULL, KVP_E_IN_FLIGHT)) {
+              KVP_E_NEVER, KVP_E_TOO_LONG, KVP_E_PLAN_FULL, KVP_E_IN_FLIGHT))
         return;
-    }
     for (uint32_t i = 0; i < n; i++) {
         if (!each || statuses[i] == KVP_OK) {
             truth_line_add(&d->w->truth, &members[i]->line, d->tokens[i]);
@@ -354,9 +330,8 @@ void drive_fill_op(drive *d)
 {
     for (uint32_t tries = 0; tries < 3; tries++) {
         subject *s = drive_pick(d, false);
-        if (s == NULL || s->known == s->line.n) {
+        if (s == NULL || s->known == s->line.n)
             continue;
-        }
         const uint32_t n = 1 + below(d, s->line.n - s->known);
         const kvp_status status =
             kvp_seq_fill(d->w->cache, s->handle, s->line.tokens + s->known, n);
@@ -375,20 +350,17 @@ static bool is_out(const drive *d, const subject *s)
 {
     for (uint32_t i = 0; i < d->w->device.n_steps; i++) {
         const work_step *step = d->w->device.steps[i];
-        for (uint32_t k = 0; k < step->n_items; k++) {
-            if (step->items[k].serial == s->serial) {
+        for (uint32_t k = 0; k < step->n_items; k++)
+            if (step->items[k].serial == s->serial)
                 return true;
-            }
-        }
     }
     return false;
 }
 
 static void truncate_to(drive *d, subject *s, uint32_t n)
 {
-    if (!drive_before_release(d, s) || n > s->line.n) {
+    if (!drive_before_release(d, s) || n > s->line.n)
         return;
-    }
     d->seen->points[COVER_truncated]++;
     d->seen->points[COVER_cut_while_out] += is_out(d, s);
     if (WENT(d, "kvp_seq_truncate", kvp_seq_truncate(d->w->cache, s->handle, n, NULL),
@@ -424,17 +396,15 @@ void drive_close_now(drive *d, subject *s)
 
 void drive_close(drive *d, subject *s)
 {
-    if (drive_before_release(d, s)) {
+    if (drive_before_release(d, s))
         drive_close_now(d, s);
-    }
 }
 
 void drive_close_op(drive *d)
 {
     subject *s = drive_pick(d, percent(d, 20));
-    if (s != NULL) {
+    if (s != NULL)
         drive_close(d, s);
-    }
 }
 
 /* -------------------------------------------------------------------------------- fork and beam */
@@ -446,9 +416,8 @@ subject *drive_fork(drive *d, const subject *parent, uint32_t at)
                                            percent(d, 50) && at == parent->line.n ? KVP_END : at,
                                            parent->serial, &handle);
     if (!WENT(d, "kvp_seq_fork", status, KVP_E_NO_SEQS, KVP_E_DROPPED)) {
-        if (status == KVP_E_DROPPED && at == watch_info(d->w, parent).computed_tokens) {
+        if (status == KVP_E_DROPPED && at == watch_info(d->w, parent).computed_tokens)
             drive_lacking(d, parent, status);
-        }
         return NULL;
     }
     subject *child = watch_new_subject(d->w, handle, "");
@@ -471,16 +440,13 @@ subject *drive_fork(drive *d, const subject *parent, uint32_t at)
 void drive_fork_op(drive *d)
 {
     subject *s = drive_pick(d, false);
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
     const kvp_seq_info info = watch_info(d->w, s);
     const uint32_t most = least(info.computed_tokens, s->known);
-    for (uint32_t n = 1 + below(d, s->group_size); n > 0; n--) {
-        if (drive_fork(d, s, percent(d, 60) ? most : below(d, most + 1)) == NULL) {
+    for (uint32_t n = 1 + below(d, s->group_size); n > 0; n--)
+        if (drive_fork(d, s, percent(d, 60) ? most : below(d, most + 1)) == NULL)
             return;
-        }
-    }
 }
 
 /* The sequence whose KV a copy brought last; or any. */
@@ -489,9 +455,8 @@ static subject *pick_arrived(drive *d)
     subject *newest = drive_pick(d, false);
     for (uint32_t i = 0; i < d->w->n_subjects && percent(d, 97); i++) {
         subject *s = &d->w->subjects[i];
-        if (s->is_open && !s->is_swapped && s->arrived > newest->arrived) {
+        if (s->is_open && !s->is_swapped && s->arrived > newest->arrived)
             newest = s;
-        }
     }
     return newest;
 }
@@ -501,27 +466,22 @@ static subject *pick_arrived(drive *d)
 void drive_replace_op(drive *d)
 {
     subject *s = percent(d, 50) ? pick_arrived(d) : drive_pick(d, false);
-    if (s == NULL || s->scheduled == 0) {
+    if (s == NULL || s->scheduled == 0)
         return;
-    }
-    if (percent(d, 30)) {
+    if (percent(d, 30))
         truncate_to(d, s, least(watch_info(d->w, s).computed_tokens, s->known));
-    }
     const uint32_t most = least(watch_info(d->w, s).computed_tokens, s->known);
     subject *child = drive_fork(d, s, most);
-    if (child == NULL) {
+    if (child == NULL)
         return;
-    }
     const uint64_t serial = child->serial;
     const uint32_t what = below(d, 3);
-    if (what == 0) {
+    if (what == 0)
         drive_close(d, s);
-    } else if (what == 1) {
+    else if (what == 1)
         truncate_to(d, s, below(d, most + 1));
-    }
-    if (child->is_open && child->serial == serial && !child->is_swapped) {
+    if (child->is_open && child->serial == serial && !child->is_swapped)
         drive_step(d, child);
-    }
 }
 
 /* One step of beam search: some beams are forked, others closed; those that are left go on. */
@@ -534,29 +494,24 @@ void drive_beam_op(drive *d)
     for (uint32_t i = 0; first != NULL && i < d->w->n_subjects && n < DRIVE_MEMBERS; i++) {
         subject *s = &d->w->subjects[i];
         if (s->is_open && !s->is_swapped && s->group == first->group && s->known == s->line.n &&
-            watch_info(d->w, s).computed_tokens == s->line.n) {
+            watch_info(d->w, s).computed_tokens == s->line.n)
             beams[n++] = s;
-        }
     }
-    if (n < 2) {
+    if (n < 2)
         return;
-    }
     d->seen->points[COVER_beams]++;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t chosen = below(d, n);
         if (goes_on[chosen]) {
             subject *child = drive_fork(d, beams[chosen], beams[chosen]->line.n);
-            if (child != NULL) {
+            if (child != NULL)
                 (void)drive_extend(d, child, 1, 0);
-            }
         }
         goes_on[chosen] = true;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (!goes_on[i] && beams[i]->is_open) {
+    for (uint32_t i = 0; i < n; i++)
+        if (!goes_on[i] && beams[i]->is_open)
             drive_close(d, beams[i]);
-        }
-    }
 }
 
 /* ------------------------------------------------------------------------------------ the rest */
@@ -564,17 +519,15 @@ void drive_beam_op(drive *d)
 void drive_invalidate_op(drive *d)
 {
     subject *s = drive_pick(d, false);
-    if (s != NULL) {
+    if (s != NULL)
         drive_invalidate(d, s, below(d, s->line.n + 1));
-    }
 }
 
 void drive_space_op(drive *d)
 {
     const uint32_t space = below(d, DRIVE_SPACES);
-    if (!d->space_open[space]) {
+    if (!d->space_open[space])
         return;
-    }
     if (percent(d, 30)) {
         d->space_open[space] = false;
         d->space_closed[space] = true;
@@ -592,9 +545,8 @@ void drive_space_op(drive *d)
 void drive_mark_op(drive *d)
 {
     const subject *s = drive_pick(d, false);
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
     const kvp_seq_info info = watch_info(d->w, s);
     const kvp_range range = {below(d, s->line.n + 4), s->line.n + 5};
     if (percent(d, 50)) {
@@ -615,20 +567,17 @@ static uint32_t draw_movers(drive *d, bool swapped, subject **out_movers, kvp_se
     subject *first = drive_pick(d, swapped);
     const bool group = percent(d, 60);
     uint32_t n = 0;
-    if (first == NULL) {
+    if (first == NULL)
         return 0;
-    }
     out_movers[n++] = first;
     for (uint32_t i = 0; i < d->w->n_subjects && n < DRIVE_MEMBERS; i++) {
         subject *s = &d->w->subjects[i];
         if (s != first && s->is_open && s->is_swapped == swapped &&
-            (group ? s->group == first->group : percent(d, 15))) {
+            (group ? s->group == first->group : percent(d, 15)))
             out_movers[n++] = s;
-        }
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         out_handles[i] = out_movers[i]->handle;
-    }
     d->seen->points[COVER_swapped_groups] += group && n > 1;
     return n;
 }
@@ -636,9 +585,8 @@ static uint32_t draw_movers(drive *d, bool swapped, subject **out_movers, kvp_se
 static void moved(drive *d, subject *s, bool to_host)
 {
     s->is_swapped = to_host;
-    if (to_host) {
+    if (to_host)
         s->tree.n = s->tree.scheduled = 0;
-    }
     drive_trace(d, "swap #%" PRIu64 " %s, computed %" PRIu32, s->serial, to_host ? "out" : "in",
                 watch_info(d->w, s).computed_tokens);
     if (to_host) {
@@ -657,13 +605,11 @@ static void close_lacking(drive *d, subject **movers, uint32_t n)
     bool any = false;
     for (uint32_t i = 0; i < n; i++) {
         any = any || movers[i]->may_lack;
-        if (movers[i]->may_lack) {
+        if (movers[i]->may_lack)
             drive_close(d, movers[i]);
-        }
     }
-    if (!any) {
+    if (!any)
         verdict_bad(d->verdict, "kvp_seq_swap_in: KVP_E_DROPPED, and nothing was taken back");
-    }
 }
 
 void drive_swap_op(drive *d)
@@ -674,31 +620,25 @@ void drive_swap_op(drive *d)
     const bool to_host = percent(d, 45);
     const uint32_t reserve = percent(d, 50) ? below(d, 3) : 0;
     kvp_status status;
-    if (d->w->config.host_blocks == 0) {
+    if (d->w->config.host_blocks == 0)
         return;
-    }
     uint32_t n = draw_movers(d, !to_host, movers, handles);
-    for (uint32_t i = 0; to_host && i < n; i++) {
+    for (uint32_t i = 0; to_host && i < n; i++)
         (void)drive_before_release(d, movers[i]);
-    }
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
-    if (to_host) {
+    if (to_host)
         status = kvp_seq_swap_out(d->w->cache, handles, n, &swapped);
-    } else {
+    else
         status = kvp_seq_swap_in(d->w->cache, handles, n, reserve, &swapped);
-    }
     if (WENT(d, "kvp_seq_swap", status, KVP_E_NO_BLOCKS, KVP_E_NEVER, KVP_E_PLAN_FULL,
-             KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_DROPPED)) {
-        for (uint32_t i = 0; i < n; i++) {
+             KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_DROPPED))
+        for (uint32_t i = 0; i < n; i++)
             moved(d, movers[i], to_host);
-        }
-    } else if (status == KVP_E_PLAN_FULL) {
+    else if (status == KVP_E_PLAN_FULL)
         drive_flush_plan(d);
-    } else if (status == KVP_E_DROPPED) {
+    else if (status == KVP_E_DROPPED)
         close_lacking(d, movers, n);
-    }
 }
 
 void drive_reset_op(drive *d)
@@ -706,9 +646,8 @@ void drive_reset_op(drive *d)
     device_cancel(&d->w->device);
     d->seen->points[COVER_resets]++;
     (void)drive_went(d, "kvp_cache_reset", kvp_cache_reset(d->w->cache), NULL, 0);
-    for (uint32_t i = 0; i < d->w->n_subjects; i++) {
+    for (uint32_t i = 0; i < d->w->n_subjects; i++)
         watch_end_subject(d->w, &d->w->subjects[i]);
-    }
     drive_lend_forget(d);
     drive_trace(d, "reset");
 }

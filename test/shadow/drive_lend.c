@@ -26,9 +26,8 @@ static void write_slot(drive *d, int32_t block, uint32_t offset, shadow_slot wha
 {
     for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
         shadow_slot *slot = shadow_at(d->w->memory, m, KVP_HOST, block, offset);
-        if (slot != NULL) {
+        if (slot != NULL)
             *slot = what;
-        }
     }
 }
 
@@ -55,9 +54,8 @@ static void end_load(drive_load *load)
 
 void drive_lend_forget(drive *d)
 {
-    for (uint32_t i = 0; i < DRIVE_LOADS; i++) {
+    for (uint32_t i = 0; i < DRIVE_LOADS; i++)
         end_load(&d->loads[i]);
-    }
     d->n_lent = 0;
 }
 
@@ -71,13 +69,11 @@ static void begin_line(drive *d, const kvp_prompt *prompt, uint32_t space, truth
                            .begin = prompt->keys[i].begin,
                            .end = prompt->keys[i].end,
                            .n_bytes = prompt->keys[i].n_bytes};
-        if (key->n_bytes > 0) {
+        if (key->n_bytes > 0)
             memcpy(key->bytes, prompt->keys[i].bytes, key->n_bytes);
-        }
     }
-    for (uint32_t p = 0; p < prompt->n_tokens; p++) {
+    for (uint32_t p = 0; p < prompt->n_tokens; p++)
         truth_line_add(&d->w->truth, line, prompt->tokens[p]);
-    }
 }
 
 static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
@@ -85,9 +81,8 @@ static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
     const uint32_t S = watch_block_tokens(d->w, begun->group);
     drive_load *load = d->loads;
     uint32_t n = 0;
-    while (load->number != 0) {
+    while (load->number != 0)
         load++;
-    }
     *load = (drive_load){.number = begun->number, .after = begun->after, .n = begun->n_blocks};
     load->group = begun->group;
     load->blocks = random_allocate(load->n, sizeof(*load->blocks));
@@ -96,21 +91,18 @@ static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
     load->tags = random_allocate((size_t)load->n * S, sizeof(*load->tags));
     for (uint32_t i = begun->entries.begin; i < begun->entries.end; i++) {
         const int32_t block = begun->blocks[i - begun->entries.begin];
-        if (block == KVP_NULL_BLOCK) {
+        if (block == KVP_NULL_BLOCK)
             continue;
-        }
-        for (uint32_t k = 0; n < load->n && k < S; k++) {
+        for (uint32_t k = 0; n < load->n && k < S; k++)
             load->tags[n * S + k] = truth_in_group(line->tags[i * S + k], load->group);
-        }
         if (n < load->n) {
             load->blocks[n] = block;
             watch_forget_drop(d->w, block, load->after);
         }
         n++;
     }
-    if (n != load->n) {
+    if (n != load->n)
         verdict_bad(d->verdict, "a load of %" PRIu32 " blocks gave %" PRIu32, load->n, n);
-    }
 }
 
 static void begin_load(drive *d)
@@ -119,15 +111,13 @@ static void begin_load(drive *d)
     kvp_prompt prompt;
     uint32_t space;
     truth_line line;
-    if (!drive_draw_prompt(d, &prompt, keys, &space)) {
+    if (!drive_draw_prompt(d, &prompt, keys, &space))
         return;
-    }
     uint64_t random = d->random; /* no draw: seeds that have found something stay */
     const uint32_t group = random_below(&random, d->w->config.n_groups);
     const uint32_t S = watch_block_tokens(d->w, group);
-    if (prompt.n_tokens < S) {
+    if (prompt.n_tokens < S)
         return;
-    }
     const uint32_t end = 1 + below(d, prompt.n_tokens / S);
     const uint32_t begin = percent(d, 60) ? 0 : below(d, end);
     int32_t *blocks = random_allocate(end - begin, sizeof(*blocks));
@@ -157,9 +147,8 @@ static void write_load(drive *d, drive_load *load)
     const uint32_t S = watch_block_tokens(d->w, load->group);
     const uint32_t i = below(d, load->n);
     if (!load->is_started) {
-        for (uint32_t k = 0; k < load->n * S; k++) {
+        for (uint32_t k = 0; k < load->n * S; k++)
             write_slot(d, load->blocks[k / S], k % S, (shadow_slot){.tag = SHADOW_POISON});
-        }
         load->is_started = true;
     }
     if (percent(d, 6)) {
@@ -202,11 +191,9 @@ static void finish_load(drive *d, drive_load *load)
 
 static bool is_written(const drive *d, const drive_load *load)
 {
-    for (uint32_t i = 0; i < load->n; i++) {
-        if (load->written[i] < watch_block_tokens(d->w, load->group)) {
+    for (uint32_t i = 0; i < load->n; i++)
+        if (load->written[i] < watch_block_tokens(d->w, load->group))
             return false;
-        }
-    }
     return true;
 }
 
@@ -216,9 +203,8 @@ static void go_on_with_load(drive *d, drive_load *load)
     const bool may_write = load->after <= plans_over(d);
     if (percent(d, 3)) {
         const kvp_status status = kvp_load_cancel(d->w->cache, load->number);
-        if (drive_went(d, "kvp_load_cancel", status, NULL, 0)) {
+        if (drive_went(d, "kvp_load_cancel", status, NULL, 0))
             end_load(load);
-        }
     } else if (!may_write && percent(d, 10)) {
         finish_load(d, load); /* refused */
     } else if (may_write && (is_written(d, load) || percent(d, 5))) {
@@ -242,9 +228,8 @@ static void check_lent(drive *d, const drive_lent *lent)
                 shadow_at(d->w->memory, SHADOW_IN_ORDER, KVP_HOST, lent->block, end - U + i);
             const uint64_t tag =
                 truth_in_group(truth_tags(&d->w->truth, unit)[i], lent->origin.group);
-            if (slot->tag == SHADOW_GARBAGE && !d->w->overlapped) {
+            if (slot->tag == SHADOW_GARBAGE && !d->w->overlapped)
                 return; /* it will be invalidated */
-            }
             if (slot->tag != tag) {
                 char text[128];
                 shadow_describe(slot, text, sizeof(text));
@@ -278,9 +263,8 @@ static void check_identity(drive *d, const drive_lent *lent)
     if (kvp_hash_units(&input, &origin->root, d->hashes) != KVP_OK ||
         memcmp(&d->hashes[n_units - 1], &origin->hash, sizeof(kvp_hash)) != 0 ||
         memcmp(before == 0 ? &origin->root : &d->hashes[before - 1], &origin->parent,
-               sizeof(kvp_hash)) != 0) {
+               sizeof(kvp_hash)) != 0)
         verdict_bad(d->verdict, "host block %" PRId32 ": its prefix has another hash", lent->block);
-    }
     d->seen->points[COVER_lent_with_keys] += input.n_keys > 0;
 }
 
@@ -291,20 +275,17 @@ static void lend_block(drive *d)
     drive_lent *lent = &d->lent[d->n_lent];
     uint32_t n = 0;
     if (d->n_lent == DRIVE_LENT ||
-        kvp_cache_cold_end(d->w->cache, KVP_HOST, &cursor, cold, 4, &n) != KVP_OK || n == 0) {
+        kvp_cache_cold_end(d->w->cache, KVP_HOST, &cursor, cold, 4, &n) != KVP_OK || n == 0)
         return;
-    }
     lent->block = percent(d, 70) ? cold[below(d, n)].block
                                  : (int32_t)(1 + below(d, d->w->config.host_blocks - 1));
-    if (kvp_block_origin_get(d->w->cache, KVP_HOST, lent->block, &lent->origin) != KVP_OK) {
+    if (kvp_block_origin_get(d->w->cache, KVP_HOST, lent->block, &lent->origin) != KVP_OK)
         verdict_bad(d->verdict, "kvp_block_origin_get failed");
-    }
     const kvp_status also[] = {KVP_E_STATE, KVP_E_AGAIN, KVP_E_IN_FLIGHT};
     const kvp_status status = kvp_cache_lend(d->w->cache, &lent->block, 1);
     if (!drive_went(d, "kvp_cache_lend", status, also, 3)) {
-        if (status == KVP_E_IN_FLIGHT && lent->origin.written) {
+        if (status == KVP_E_IN_FLIGHT && lent->origin.written)
             verdict_bad(d->verdict, "host block %" PRId32 " is written, and is not", lent->block);
-        }
         return;
     }
     drive_trace(d, "lent h%" PRId32, lent->block);
@@ -318,15 +299,12 @@ static void return_block(drive *d)
 {
     const uint32_t i = below(d, d->n_lent);
     kvp_block_origin now = {0};
-    if (d->n_lent == 0) {
+    if (d->n_lent == 0)
         return;
-    }
-    if (kvp_block_origin_get(d->w->cache, KVP_HOST, d->lent[i].block, &now) != KVP_OK) {
+    if (kvp_block_origin_get(d->w->cache, KVP_HOST, d->lent[i].block, &now) != KVP_OK)
         verdict_bad(d->verdict, "kvp_block_origin_get failed");
-    }
-    if (now.generation == d->lent[i].origin.generation) {
+    if (now.generation == d->lent[i].origin.generation)
         check_lent(d, &d->lent[i]);
-    }
     d->seen->points[COVER_lent_and_lost] += now.generation != d->lent[i].origin.generation;
     if (percent(d, 60)) {
         const kvp_status status = kvp_cache_give_back(d->w->cache, &d->lent[i].block, 1);
@@ -337,12 +315,10 @@ static void return_block(drive *d)
 
 static void mirror_blocks(drive *d)
 {
-    int32_t blocks[4];
-    int32_t host[4];
+    int32_t blocks[4], host[4];
     kvp_mirrored mirrored = {0};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         blocks[i] = (int32_t)(1 + below(d, d->w->config.n_blocks - 1));
-    }
     const kvp_status status = kvp_cache_mirror(d->w->cache, blocks, 1 + below(d, 4),
                                                percent(d, 30) ? below(d, 4) : 0, host, &mirrored);
     (void)drive_went(d, "kvp_cache_mirror", status, NULL, 0);
@@ -356,9 +332,8 @@ void drive_drop_op(drive *d)
     const uint32_t n = tier == KVP_HOST ? d->w->config.host_blocks : d->w->config.n_blocks;
     int32_t blocks[4];
     uint32_t n_dropped = 0;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         blocks[i] = (int32_t)(1 + below(d, n - 1));
-    }
     drive_trace(d, "drop %s%" PRId32 " and 3 more", tier == KVP_HOST ? "h" : "d", blocks[0]);
     const kvp_status status = kvp_cache_drop(d->w->cache, tier, blocks, 4, &n_dropped);
     (void)drive_went(d, "kvp_cache_drop", status, NULL, 0);
@@ -384,14 +359,12 @@ void drive_lend_op(drive *d)
         mirror_blocks(d);
         return;
     }
-    if (d->w->config.max_loads == 0) {
+    if (d->w->config.max_loads == 0)
         return;
-    }
-    if (d->loads[i].number != 0) {
+    if (d->loads[i].number != 0)
         go_on_with_load(d, &d->loads[i]);
-    } else if (percent(d, 25)) {
+    else if (percent(d, 25))
         percent(d, 50) ? lend_block(d) : return_block(d);
-    } else {
+    else
         begin_load(d);
-    }
 }

@@ -77,11 +77,9 @@ static bool went(sched_drive *d, const char *call, kvp_status status, const kvp_
 
 static job *find_job(sched_drive *d, kvp_request handle)
 {
-    for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
-        if (d->jobs[i].is_open && d->jobs[i].handle.bits == handle.bits) {
+    for (uint32_t i = 0; i < SCHED_REQUESTS; i++)
+        if (d->jobs[i].is_open && d->jobs[i].handle.bits == handle.bits)
             return &d->jobs[i];
-        }
-    }
     return NULL;
 }
 
@@ -90,18 +88,16 @@ static job *pick_job(sched_drive *d)
     const uint32_t first = below(d, SCHED_REQUESTS);
     for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
         job *j = &d->jobs[(first + i) % SCHED_REQUESTS];
-        if (j->is_open) {
+        if (j->is_open)
             return j;
-        }
     }
     return NULL;
 }
 
 static void end_job(job *j)
 {
-    for (uint32_t i = 0; i < j->n_samples; i++) {
+    for (uint32_t i = 0; i < j->n_samples; i++)
         truth_line_end(&j->lines[i]);
-    }
     free(j->prompt);
     memset(j, 0, sizeof(*j));
 }
@@ -119,15 +115,13 @@ static void sync_sample(sched_drive *d, const job *j, uint32_t sample)
                     kvp_status_name(status), info.n_tokens, j->lines[sample].n);
         return;
     }
-    if (info.seq.bits == 0 || kvp_seq_info_get(w->cache, info.seq, &seq) != KVP_OK) {
+    if (info.seq.bits == 0 || kvp_seq_info_get(w->cache, info.seq, &seq) != KVP_OK)
         return;
-    }
     subject *s = watch_find(w, info.seq);
     if (s == NULL) {
         s = watch_new_subject(w, info.seq, "");
-        if (s == NULL) {
+        if (s == NULL)
             return;
-        }
         drive_trace(&d->base, "sequence #%" PRIu64 " is sample %" PRIu32 " of request %" PRIx64,
                     s->serial, sample, j->handle.bits);
     }
@@ -159,11 +153,9 @@ static void sync_subjects(sched_drive *d)
 {
     forget_closed(d);
     for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
-        for (uint32_t k = 0; d->jobs[i].is_open && k < d->jobs[i].n_samples; k++) {
-            if (!d->jobs[i].has_ended[k]) {
+        for (uint32_t k = 0; d->jobs[i].is_open && k < d->jobs[i].n_samples; k++)
+            if (!d->jobs[i].has_ended[k])
                 sync_sample(d, &d->jobs[i], k);
-            }
-        }
     }
 }
 
@@ -174,9 +166,8 @@ static void set_up(sched_drive *d, job *j, const drive_stream *stream)
     const uint32_t n = j->prompt_tokens;
     j->prompt = random_allocate(n, sizeof(*j->prompt));
     memcpy(j->prompt, stream->tokens, n * sizeof(*j->prompt));
-    for (uint32_t i = percent(d, 30) ? below(d, n) : n; i < n; i++) {
+    for (uint32_t i = percent(d, 30) ? below(d, n) : n; i < n; i++)
         j->prompt[i] = (int32_t)below(d, d->base.alphabet);
-    }
     for (uint32_t i = 0; i < stream->keys.n_keys; i++) {
         if (stream->keys.keys[i].end <= n) {
             truth_key *key = &j->key_bytes[j->n_keys];
@@ -190,9 +181,8 @@ static void set_up(sched_drive *d, job *j, const drive_stream *stream)
         truth_line_begin(&d->base.w->truth, line, "", d->base.w->config.max_seq_tokens);
         memcpy(line->keys, j->key_bytes, sizeof(line->keys));
         line->n_keys = j->n_keys;
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             truth_line_add(&d->base.w->truth, line, j->prompt[i]);
-        }
     }
 }
 
@@ -201,19 +191,15 @@ static void submit_op(sched_drive *d)
     static const kvp_status also[] = {KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_SEQS, KVP_E_NO_BLOCKS};
     const uint32_t most = d->base.w->config.max_seq_tokens;
     job *j = NULL;
-    for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
+    for (uint32_t i = 0; i < SCHED_REQUESTS; i++)
         j = d->jobs[i].is_open ? j : &d->jobs[i];
-    }
-    if (j == NULL || most < 2) {
+    if (j == NULL || most < 2)
         return;
-    }
     j->n_samples = percent(d, 60) ? 1 : 1 + below(d, SCHED_SAMPLES);
-    if (j->n_samples > d->config.max_running) {
+    if (j->n_samples > d->config.max_running)
         j->n_samples = d->config.max_running;
-    }
-    if (j->n_samples * d->base.w->config.n_groups > d->base.w->config.max_copies) {
+    if (j->n_samples * d->base.w->config.n_groups > d->base.w->config.max_copies)
         j->n_samples = 1; /* forks copy a block of each group at once */
-    }
     j->prompt_tokens = 1 + below(d, percent(d, 60) ? (most + 1) / 2 : most - 1);
     set_up(d, j, &d->base.streams[below(d, DRIVE_STREAMS)]);
     const kvp_prompt prompt = {.struct_size = sizeof(prompt),
@@ -287,9 +273,8 @@ static void note_preempted(sched_drive *d)
 static void end_own(sched_drive *d, uint32_t i)
 {
     work_step *step = d->own[i];
-    if (!step->is_finished) {
+    if (!step->is_finished)
         return;
-    }
     const kvp_status status = kvp_step_done(d->base.w->cache, step->number, NULL);
     (void)went(d, "kvp_step_done", status, NULL, 0);
     drive_trace(&d->base, "own step %" PRIu64 " done", step->number);
@@ -300,9 +285,8 @@ static void end_own(sched_drive *d, uint32_t i)
 static void end_all_own(sched_drive *d)
 {
     device_drain(&d->base.w->device);
-    while (d->n_own > 0) {
+    while (d->n_own > 0)
         end_own(d, 0);
-    }
 }
 
 /* With overlapped steps: a step without sequences, which takes what is in the plan, or the end of
@@ -328,12 +312,10 @@ static void own_op(sched_drive *d)
 static void make_step(sched_drive *d)
 {
     watch *w = d->base.w;
-    if (w->overlapped && watch_stats(w).steps_out == w->config.max_steps_out) {
+    if (w->overlapped && watch_stats(w).steps_out == w->config.max_steps_out)
         end_all_own(d);
-    }
-    if (!went(d, "kvp_sched_step", kvp_sched_step(d->sched, &d->step), NULL, 0)) {
+    if (!went(d, "kvp_sched_step", kvp_sched_step(d->sched, &d->step), NULL, 0))
         return;
-    }
     d->sampled_last = false;
     d->base.seen->points[COVER_waits_for_prefix] += d->step.waited[KVP_WAIT_PREFIX];
     note_preempted(d);
@@ -345,19 +327,16 @@ static void make_step(sched_drive *d)
         subject *s = watch_find(w, part->seq);
         const kvp_range range = {part->begin, part->begin + part->n_tokens};
         const job *j = find_job(d, part->request);
-        if (s == NULL) {
+        if (s == NULL)
             verdict_bad(d->base.verdict, "a step has a sequence that no sample has");
-        }
-        if (j == NULL || j->is_held) {
+        if (j == NULL || j->is_held)
             verdict_bad(d->base.verdict, "a step has a request that is held, or not here");
-        }
         if (s == NULL || !watch_make_item(w, s, range, &items[i])) {
             device_free_items(items, i);
             return;
         }
-        if (s->scheduled < range.end) {
+        if (s->scheduled < range.end)
             s->scheduled = range.end;
-        }
     }
     if (!went(d, "kvp_step_begin", watch_submit(w, items, d->step.n_seqs, &d->work), NULL, 0)) {
         device_free_items(items, d->step.n_seqs);
@@ -457,9 +436,8 @@ static void end_step(sched_drive *d)
 static void pause_op(sched_drive *d)
 {
     job *j = pick_job(d);
-    if (j == NULL) {
+    if (j == NULL)
         return;
-    }
     if (percent(d, 40)) {
         d->base.seen->points[COVER_paused]++;
         (void)went(d, "kvp_sched_pause", kvp_sched_pause(d->sched, j->handle), NULL, 0);
@@ -476,9 +454,8 @@ static void abort_op(sched_drive *d)
         d->base.seen->points[COVER_aborted]++;
         d->base.seen->points[COVER_aborted_while_out] += d->is_out;
         drive_trace(&d->base, "abort %" PRIx64, j->handle.bits);
-        if (went(d, "kvp_sched_abort", kvp_sched_abort(d->sched, j->handle), NULL, 0)) {
+        if (went(d, "kvp_sched_abort", kvp_sched_abort(d->sched, j->handle), NULL, 0))
             end_job(j);
-        }
     }
 }
 
@@ -491,20 +468,17 @@ static void reorder_op(sched_drive *d)
     truth_line lines[SCHED_SAMPLES];
     truth *t = &d->base.w->truth;
     job *j = pick_job(d);
-    if (j == NULL || j->n_samples < 2 || d->is_out || !d->sampled_last) {
+    if (j == NULL || j->n_samples < 2 || d->is_out || !d->sampled_last)
         return;
-    }
     for (uint32_t k = 0; k < j->n_samples; k++) {
         parents[k] = below(d, j->n_samples);
-        if (j->has_ended[k] || j->has_ended[parents[k]] || j->lines[k].n == j->prompt_tokens) {
+        if (j->has_ended[k] || j->has_ended[parents[k]] || j->lines[k].n == j->prompt_tokens)
             return;
-        }
         tokens[k] = draw_token(d, j->lines[k].n - 1);
     }
     if (!went(d, "kvp_sched_reorder", kvp_sched_reorder(d->sched, j->handle, parents, tokens), also,
-              1)) {
+              1))
         return;
-    }
     d->base.seen->points[COVER_beams]++;
     for (uint32_t k = 0; k < j->n_samples; k++) {
         const truth_line *from = &j->lines[parents[k]];
@@ -517,9 +491,8 @@ static void reorder_op(sched_drive *d)
         j->lines[k] = lines[k];
     }
     /* A handle may have gone to another sample. */
-    for (uint32_t i = 0; i < d->base.w->n_subjects; i++) {
+    for (uint32_t i = 0; i < d->base.w->n_subjects; i++)
         watch_end_subject(d->base.w, &d->base.w->subjects[i]);
-    }
     sync_subjects(d);
     drive_trace(&d->base, "reorder %" PRIx64, j->handle.bits);
 }
@@ -564,11 +537,9 @@ static void tick_op(sched_drive *d)
         j->is_held = false;
         d->base.seen->points[COVER_held_past_deadline]++;
     }
-    for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
-        if (d->jobs[i].is_open && d->jobs[i].is_held && d->jobs[i].held_until <= d->now) {
+    for (uint32_t i = 0; i < SCHED_REQUESTS; i++)
+        if (d->jobs[i].is_open && d->jobs[i].is_held && d->jobs[i].held_until <= d->now)
             verdict_bad(d->base.verdict, "a request is held past its deadline");
-        }
-    }
 }
 
 /* Loads (drive_lend.c) come and go beside the holds; the engine ends a hold when it likes. */
@@ -593,9 +564,8 @@ static void loading_op(sched_drive *d)
 static void audit(sched_drive *d)
 {
     watch *w = d->base.w;
-    if (w->overlapped) {
+    if (w->overlapped)
         watch_audit_attached(w);
-    }
     if (w->device.n_steps == 0 && watch_stats(w).pending_copies == 0) {
         sync_subjects(d);
         watch_audit_attached(w);
@@ -684,9 +654,8 @@ static bool make_sched(sched_drive *d)
 /* Everything ends, and every block comes back. */
 static void wind_up(sched_drive *d)
 {
-    if (d->is_out) {
+    if (d->is_out)
         end_step(d);
-    }
     end_all_own(d);
     if (d->has_flushed) {
         d->base.seen->points[COVER_hits_after_flush] +=
@@ -710,23 +679,19 @@ static void wind_up(sched_drive *d)
 bool drive_sched_run(const drive_options *options, verdict *v, coverage *seen)
 {
     sched_drive d = {.base = {.verdict = v, .seen = seen}};
-    if (!drive_begin(&d.base, options)) {
+    if (!drive_begin(&d.base, options))
         return false;
-    }
     if (make_sched(&d)) {
         while (d.base.n_ops < options->ops && !v->is_bad) {
             d.base.n_ops++;
             one_op(&d);
         }
-        if (!v->is_bad) {
+        if (!v->is_bad)
             wind_up(&d);
-        }
     }
-    for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
-        if (d.jobs[i].is_open) {
+    for (uint32_t i = 0; i < SCHED_REQUESTS; i++)
+        if (d.jobs[i].is_open)
             end_job(&d.jobs[i]);
-        }
-    }
     kvp_sched_destroy(d.sched);
     drive_end(&d.base);
     return !v->is_bad;

@@ -16,9 +16,8 @@ static uint32_t below(drive *d, uint64_t n)
 
 static void raise_to(uint32_t *value, uint32_t other)
 {
-    if (*value < other) {
+    if (*value < other)
         *value = other;
-    }
 }
 
 /* -------------------------------------------------------------------------------------- reports */
@@ -29,12 +28,10 @@ static bool rests_on_other(const drive *d, uint32_t index, uint64_t serial)
 {
     for (uint32_t e = 0; e < index; e++) {
         const work_step *step = d->w->device.steps[e];
-        for (uint32_t k = 0; k < step->n_items; k++) {
+        for (uint32_t k = 0; k < step->n_items; k++)
             if (step->items[k].serial == serial &&
-                (!step->is_finished || step->fails || step->items[k].garbage != 0)) {
+                (!step->is_finished || step->fails || step->items[k].garbage != 0))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -48,9 +45,8 @@ static void learn_finished(drive *d)
             const work_item *item = &step->items[k];
             const subject *s = watch_find_serial(d->w, item->serial);
             if (step->is_finished && !step->fails && item->garbage == 0 && s != NULL &&
-                !rests_on_other(d, i, item->serial)) {
+                !rests_on_other(d, i, item->serial))
                 raise_to(drive_finished(d, s), item->commit_to);
-            }
         }
     }
 }
@@ -65,9 +61,8 @@ void drive_invalidate(drive *d, subject *s, uint32_t from)
     }
     const kvp_status status =
         kvp_seq_invalidate(d->w->cache, s->handle, from, sharers, DRIVE_MEMBERS, &n);
-    if (!drive_went(d, "kvp_seq_invalidate", status, NULL, 0)) {
+    if (!drive_went(d, "kvp_seq_invalidate", status, NULL, 0))
         return;
-    }
     drive_trace(d, "invalidate #%" PRIu64 " from %" PRIu32 ", %" PRIu32 " sharers", s->serial, from,
                 n);
     drive_drop_tree(d, s);
@@ -77,12 +72,11 @@ void drive_invalidate(drive *d, subject *s, uint32_t from)
     for (uint32_t i = 0; i < n; i++) {
         subject *other = watch_find(d->w, sharers[i]);
         d->seen->points[COVER_sharers_reported]++;
-        if (other == NULL) {
+        if (other == NULL)
             verdict_bad(d->verdict, "kvp_seq_invalidate reports a sequence that is not open");
-        } else if (other->is_swapped || watch_info(d->w, other).computed_tokens > from ||
-                   other->scheduled > from) {
+        else if (other->is_swapped || watch_info(d->w, other).computed_tokens > from ||
+                 other->scheduled > from)
             drive_invalidate(d, other, from);
-        }
     }
 }
 
@@ -93,9 +87,8 @@ static void invalidate_forks(drive *d, const subject *s, uint32_t from)
         subject *other = &d->w->subjects[i];
         if (other != s && other->is_open && other->group == s->group && other->line.n > from &&
             other->line.kv[from] == s->line.kv[from] &&
-            watch_info(d->w, other).computed_tokens > from) {
+            watch_info(d->w, other).computed_tokens > from)
             drive_invalidate(d, other, from);
-        }
     }
 }
 
@@ -143,13 +136,11 @@ static void cut_failed_items(drive *d, const work_step *step)
     for (uint32_t k = 0; k < step->n_items; k++) {
         const work_item *item = &step->items[k];
         subject *s = watch_find_serial(d->w, item->serial);
-        if (s == NULL || !item->writes || item->commit_to <= item->begin) {
+        if (s == NULL || !item->writes || item->commit_to <= item->begin)
             continue;
-        }
         const uint32_t begin = item->begin;
-        if (is_declared_later(step, item, s) || percent(d, 10)) {
+        if (is_declared_later(step, item, s) || percent(d, 10))
             drive_invalidate(d, s, begin);
-        }
         drive_cut(d, s, begin);
     }
 }
@@ -182,9 +173,8 @@ static void report_failed(drive *d, work_step *step)
     d->seen->points[COVER_failed_plans] += step->fail_after < step->n_copies;
     const kvp_status status = kvp_step_failed(d->w->cache, step->number, cut, DRIVE_MEMBERS, &n);
     drive_trace(d, "step %" PRIu64 " failed, %" PRIu32 " sequences cut", step->number, n);
-    if (!drive_went(d, "kvp_step_failed", status, NULL, 0)) {
+    if (!drive_went(d, "kvp_step_failed", status, NULL, 0))
         return;
-    }
     d->seen->points[COVER_cut_by_failure] += n;
     drop_failed_trees(d, cut, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -209,9 +199,8 @@ static void report_done(drive *d, work_step *step, bool is_early)
     uint64_t effective = 0;
     const kvp_status status = kvp_step_done(d->w->cache, step->number, &effective);
     drive_trace(d, "step %" PRIu64 " done, effective %" PRIu64, step->number, effective);
-    if (!drive_went(d, "kvp_step_done", status, NULL, 0)) {
+    if (!drive_went(d, "kvp_step_done", status, NULL, 0))
         return;
-    }
     d->seen->points[COVER_noted_steps] += effective < step->number;
     if (is_early) {
         step->is_reported = true;
@@ -237,9 +226,8 @@ static work_step *choose_report(drive *d, bool *out_early)
             *out_early = true;
             return step;
         }
-        if (step->is_finished) {
+        if (step->is_finished)
             return step;
-        }
     }
     return NULL;
 }
@@ -250,26 +238,23 @@ bool drive_report(drive *d)
     bool is_early;
     learn_finished(d);
     work_step *step = choose_report(d, &is_early);
-    if (step == NULL) {
+    if (step == NULL)
         return false;
-    }
     if (!d->w->overlapped) {
-        if (step->fails) {
+        if (step->fails)
             put_right(d);
-        } else {
+        else
             device_remove(dev, step);
-        }
         return true;
     }
     if (step->fails && dev->planted == PLANT_FORGOTTEN_STEP) {
         dev->n_planted++;
         step->fails = false;
     }
-    if (step->fails) {
+    if (step->fails)
         report_failed(d, step);
-    } else {
+    else
         report_done(d, step, is_early);
-    }
     watch_audit_attached(d->w);
     return true;
 }
@@ -285,9 +270,8 @@ void drive_settle(drive *d)
 bool drive_before_release(drive *d, const subject *s)
 {
     const uint64_t serial = s->serial;
-    if (!d->w->overlapped && d->has_failures) {
+    if (!d->w->overlapped && d->has_failures)
         drive_settle(d);
-    }
     return s->is_open && s->serial == serial;
 }
 
@@ -308,12 +292,10 @@ void drive_rest(drive *d)
 void drive_device_op(drive *d)
 {
     for (uint32_t moves = 1 + below(d, 12); moves > 0 && device_move(&d->w->device); moves--) {}
-    if (percent(d, 60)) {
+    if (percent(d, 60))
         (void)drive_report(d);
-    }
-    if (d->w->overlapped && percent(d, 30)) {
+    if (d->w->overlapped && percent(d, 30))
         watch_audit_attached(d->w);
-    }
 }
 
 /* -------------------------------------------------------------------------------------- commits */
@@ -321,9 +303,8 @@ void drive_device_op(drive *d)
 void drive_commit_op(drive *d)
 {
     subject *s = drive_pick(d, false);
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
     learn_finished(d);
     const uint32_t computed = watch_info(d->w, s).computed_tokens;
     const uint32_t most = d->w->overlapped ? *drive_finished(d, s) : s->scheduled;
@@ -339,14 +320,12 @@ void drive_commit_op(drive *d)
 static void commit_now(drive *d, const work_step *step)
 {
     kvp_seq seqs[DRIVE_MEMBERS];
-    uint32_t counts[DRIVE_MEMBERS];
-    uint32_t n = 0;
+    uint32_t counts[DRIVE_MEMBERS], n = 0;
     const bool one_by_one = percent(d, 50);
     for (uint32_t k = 0; k < step->n_items; k++) {
         const subject *s = watch_find_serial(d->w, step->items[k].serial);
-        if (s == NULL || step->items[k].commit_to == 0 || percent(d, 30)) {
+        if (s == NULL || step->items[k].commit_to == 0 || percent(d, 30))
             continue;
-        }
         seqs[n] = s->handle;
         counts[n] = step->items[k].commit_to;
         drive_trace(d, "commit #%" PRIu64 " to %" PRIu32, s->serial, counts[n]);
@@ -373,9 +352,8 @@ static void declare(drive *d, work_step *step)
         for (uint32_t k = 0; k < step->n_items; k++) {
             work_item *item = &step->items[k];
             subject *s = watch_find_serial(d->w, item->serial);
-            if (s == NULL || item->commit_to == 0 || percent(d, 40)) {
+            if (s == NULL || item->commit_to == 0 || percent(d, 40))
                 continue;
-            }
             item->is_declared = true;
             s->declared = step->submitted;
             seqs[n] = s->handle;
@@ -439,9 +417,8 @@ void drive_submit(drive *d, work_item *items, uint32_t n_items)
                     items[i].begin, items[i].end, items[i].writes ? "" : ", writes nothing");
     }
     if (d->w->overlapped) {
-        if (n_items > 0 && percent(d, 65)) {
+        if (n_items > 0 && percent(d, 65))
             declare(d, step);
-        }
     } else if (n_items > 0 && percent(d, 75)) {
         commit_now(d, step);
     }
@@ -459,9 +436,8 @@ static bool choose_range(drive *d, subject *s, kvp_range *out_range)
     const kvp_seq_info info = watch_info(d->w, s);
     kvp_range range = {s->scheduled, s->line.n};
     if (s->scheduled < s->line.n) {
-        if (percent(d, 40)) {
+        if (percent(d, 40))
             range.end = range.begin + 1 + below(d, range.end - range.begin);
-        }
     } else if (s->line.n > 0 && info.computed_tokens == s->line.n && percent(d, 15) &&
                !watch_lacks(d->w, s, s->line.n - 1)) {
         range.begin = s->line.n - 1; /* its KV is there: only its output is wanted */
@@ -470,9 +446,8 @@ static bool choose_range(drive *d, subject *s, kvp_range *out_range)
     } else {
         return false;
     }
-    if (watch_info(d->w, s).writable_tokens < range.end && !drive_extend(d, s, 0, 0)) {
+    if (watch_info(d->w, s).writable_tokens < range.end && !drive_extend(d, s, 0, 0))
         return false;
-    }
     if (watch_lacks(d->w, s, range.begin)) {
         drive_lacking(d, s, KVP_E_DROPPED);
         return false;
@@ -487,18 +462,15 @@ void drive_step(drive *d, subject *first)
     kvp_range ranges[DRIVE_MEMBERS];
     work_item *items = random_allocate(DRIVE_MEMBERS, sizeof(*items));
     uint32_t n = 0, n_items = 0;
-    if (!percent(d, 5)) {
+    if (!percent(d, 5))
         drive_make_room(d);
-    }
     for (uint32_t tries = 1 + below(d, 5); tries > 0; tries--) {
         subject *s = first != NULL ? first : drive_pick(d, false);
         first = NULL;
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             s = chosen[i] == s ? NULL : s;
-        }
-        if (s != NULL && choose_range(d, s, &ranges[n])) {
+        if (s != NULL && choose_range(d, s, &ranges[n]))
             chosen[n++] = s;
-        }
     }
     for (uint32_t i = 0; i < n; i++) {
         /* A plan that was full was flushed in between, and what that reported may have cut it. */
@@ -508,15 +480,13 @@ void drive_step(drive *d, subject *first)
                                (ranges[i].end == s->line.n && s->scheduled == s->line.n));
         if (is_whole && !watch_lacks(d->w, s, ranges[i].begin) &&
             watch_info(d->w, s).writable_tokens >= ranges[i].end &&
-            watch_make_item(d->w, s, ranges[i], &items[n_items])) {
+            watch_make_item(d->w, s, ranges[i], &items[n_items]))
             n_items++;
-        }
     }
-    if (n_items == 0) {
+    if (n_items == 0)
         free(items);
-    } else {
+    else
         drive_submit(d, items, n_items);
-    }
 }
 
 void drive_step_op(drive *d)

@@ -82,9 +82,8 @@ static void draw_round(drive *d, round *r)
 {
     for (uint32_t tries = 1 + below(d, TREE_MEMBERS); tries > 0; tries--) {
         subject *s = drive_pick(d, false);
-        for (uint32_t i = 0; i < r->n; i++) {
+        for (uint32_t i = 0; i < r->n; i++)
             s = r->members[i] == s ? NULL : s;
-        }
         if (s != NULL && can_grow(d, s)) {
             r->members[r->n] = s;
             r->seqs[r->n++] = s->handle;
@@ -134,9 +133,8 @@ void drive_tree_op(drive *d)
     round r = {.n = 0};
     drive_make_room(d);
     draw_round(d, &r);
-    if (r.n == 0 || d->verdict->is_bad) {
+    if (r.n == 0 || d->verdict->is_bad)
         return;
-    }
     const kvp_batch batch = {.struct_size = sizeof(batch),
                              .n_seqs = r.n,
                              .seqs = r.seqs,
@@ -145,14 +143,12 @@ void drive_tree_op(drive *d)
                              .reserve_tokens = percent(d, 20) ? below(d, 4) : 0};
     const kvp_status status = kvp_seq_extend_tree(d->w->cache, &batch, r.parents);
     if (!drive_went(d, "kvp_seq_extend_tree", status, also, sizeof(also) / sizeof(*also))) {
-        if (status == KVP_E_PLAN_FULL) {
+        if (status == KVP_E_PLAN_FULL)
             drive_flush_plan(d);
-        }
         return;
     }
-    for (uint32_t i = 0, at = 0; i < r.n; at += r.counts[i], i++) {
+    for (uint32_t i = 0, at = 0; i < r.n; at += r.counts[i], i++)
         add_nodes(d, r.members[i], r.tokens + at, r.parents + at, r.counts[i]);
-    }
     compute_round(d, &r);
 }
 
@@ -164,9 +160,8 @@ static int32_t draw_leaf(drive *d, const subject_tree *tree)
     int32_t leaf = (int32_t)below(d, tree->n);
     for (uint32_t tries = below(d, 4); tries > 0; tries--) {
         const uint32_t other = below(d, tree->n);
-        if (tree->depths[other] < other && tree->depths[other] >= tree->depths[leaf]) {
+        if (tree->depths[other] < other && tree->depths[other] >= tree->depths[leaf])
             leaf = (int32_t)other;
-        }
     }
     return leaf;
 }
@@ -210,9 +205,8 @@ static uint32_t draw_leaves(drive *d, subject **members, kvp_seq *seqs, int32_t 
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->w->n_subjects && n < most; i++) {
         subject *s = &d->w->subjects[(first + i) % d->w->n_subjects];
-        if (!s->is_open || s->is_swapped || s->tree.n == 0) {
+        if (!s->is_open || s->is_swapped || s->tree.n == 0)
             continue;
-        }
         const bool none = percent(d, 8) || (!is_ready(d, s) && percent(d, 25));
         if (none || is_ready(d, s)) {
             members[n] = s;
@@ -230,9 +224,8 @@ static void take_path(drive *d, subject *s, int32_t leaf)
     uint32_t n = leaf < 0 ? 0 : tree.depths[leaf] + 1;
     const uint32_t n_path = n;
     d->seen->points[leaf < 0 ? COVER_accepted_nothing : COVER_accepted]++;
-    for (int32_t node = leaf; node >= 0; node = tree.parents[node]) {
+    for (int32_t node = leaf; node >= 0; node = tree.parents[node])
         path[--n] = node;
-    }
     drive_trace(d, "accept #%" PRIu64 " leaf %" PRId32 ", %" PRIu32 " tokens behind %" PRIu32,
                 s->serial, leaf, n_path, s->line.n);
     if (leaf < 0) {
@@ -249,11 +242,9 @@ static void take_path(drive *d, subject *s, int32_t leaf)
 
 static bool is_busy(const drive *d)
 {
-    for (uint32_t i = 0; i < d->w->device.n_steps; i++) {
-        if (!d->w->device.steps[i]->is_finished) {
+    for (uint32_t i = 0; i < d->w->device.n_steps; i++)
+        if (!d->w->device.steps[i]->is_finished)
             return true;
-        }
-    }
     return false;
 }
 
@@ -270,43 +261,36 @@ void drive_accept_op(drive *d)
                          .max_moves = room,
                          .seqs = seqs,
                          .leaves = leaves};
-    if (n == 0 || d->w->device.n_steps >= DEVICE_STEPS) {
+    if (n == 0 || d->w->device.n_steps >= DEVICE_STEPS)
         return;
-    }
-    if (percent(d, 70)) {
+    if (percent(d, 70))
         share_nodes(d, members, leaves, n);
-    }
-    if (!are_ready(d, members, leaves, n)) {
+    if (!are_ready(d, members, leaves, n))
         return; /* the plan was full, and what was reported then has cut one */
-    }
     const uint64_t pending = watch_stats(d->w).pending_copies;
     accept.moves = random_allocate((size_t)d->w->config.n_groups * room, sizeof(*accept.moves));
     const kvp_status status = kvp_seq_accept(d->w->cache, &accept);
     if (!drive_went(d, "kvp_seq_accept", status, also, sizeof(also) / sizeof(*also))) {
         free(accept.moves);
-        if ((status == KVP_E_IN_FLIGHT && !d->w->overlapped) || status == KVP_E_DROPPED) {
+        if ((status == KVP_E_IN_FLIGHT && !d->w->overlapped) || status == KVP_E_DROPPED)
             verdict_bad(d->verdict, "kvp_seq_accept: %s", kvp_status_name(status));
-        }
         if (status == KVP_E_STATE) {
             d->seen->points[COVER_accepted_before_copies]++;
-            if (pending == 0) {
+            if (pending == 0)
                 verdict_bad(d->verdict, "kvp_seq_accept: KVP_E_STATE, and no copy waits");
-            }
             drive_flush_plan(d);
         }
         return;
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         take_path(d, members[i], leaves[i]);
-    }
     d->seen->points[COVER_accepted_while_out] += accept.n_moves > 0 && is_busy(d);
     for (uint32_t g = 1; g < d->w->config.n_groups; g++) {
         memmove(accept.moves + (size_t)g * accept.n_moves, accept.moves + (size_t)g * room,
                 accept.n_moves * sizeof(*accept.moves));
     }
-    if (accept.n_moves > 0) {
+    if (accept.n_moves > 0)
         watch_submit_moves(d->w, accept.moves, accept.n_moves);
-    } else {
+    else
         free(accept.moves);
-    }
 }

@@ -20,12 +20,10 @@ static kvp_window draw_window(uint64_t *random, const kvp_config *config)
     const uint32_t kind = random_below(random, 100);
     const uint32_t most = kind < 20 ? 2 : kind < 50 ? 2 * S : kind < 85 ? 5 * S : 13 * S;
     kvp_window window = {.recent_tokens = 1 + random_below(random, most)};
-    if (random_percent(random, 50)) {
+    if (random_percent(random, 50))
         window.sink_tokens = random_below(random, 2 * S + 1);
-    }
-    if (window.sink_tokens > S + S / 2) { /* no draw: seeds that have found something stay */
+    if (window.sink_tokens > S + S / 2) /* no draw: seeds that have found something stay */
         window.sink_tokens = KVP_CHUNKED;
-    }
     return window;
 }
 
@@ -40,9 +38,8 @@ static void draw_block_sizes(uint64_t random, kvp_config *config)
 {
     const uint32_t unit = config->unit_tokens != 0 ? config->unit_tokens : config->block_tokens;
     const bool has_sizes = random_percent(&random, 50);
-    for (uint32_t g = 0; has_sizes && g < config->n_groups; g++) {
+    for (uint32_t g = 0; has_sizes && g < config->n_groups; g++)
         config->groups[g].block_tokens = unit * (1 + random_below(&random, 4));
-    }
 }
 
 void drive_draw_windows(uint64_t *random, kvp_config *config)
@@ -67,9 +64,8 @@ void drive_lacking(drive *d, const subject *s, kvp_status status)
 {
     if (status == KVP_E_DROPPED) {
         d->seen->points[COVER_lacking]++;
-        if (!s->may_lack) {
+        if (!s->may_lack)
             verdict_bad(d->verdict, "sequence %" PRIu64 " lacks what its windows keep", s->serial);
-        }
     }
 }
 
@@ -78,15 +74,12 @@ static kvp_window draw_own(drive *d, const subject *s, uint32_t group)
 {
     const uint32_t kind = below(d, 100);
     kvp_window window = s->windows[group];
-    if (d->options.planted == PLANT_OWN_WINDOW) { /* narrow: what it keeps is there */
+    if (d->options.planted == PLANT_OWN_WINDOW) /* narrow: what it keeps is there */
         return (kvp_window){0, 1};
-    }
-    if (kind < 10) {
+    if (kind < 10)
         return (kvp_window){0, 0};
-    }
-    if (kind < 35) {
+    if (kind < 35)
         return watch_window(d->w, group);
-    }
     if (kind < 50 && window.recent_tokens > 0) {
         window.recent_tokens += 1 + below(d, 3);
         return window;
@@ -120,11 +113,9 @@ static bool is_out(const drive *d, const subject *s)
 {
     for (uint32_t i = 0; i < d->w->device.n_steps; i++) {
         const work_step *step = d->w->device.steps[i];
-        for (uint32_t k = 0; k < step->n_items; k++) {
-            if (step->items[k].serial == s->serial && !step->is_finished) {
+        for (uint32_t k = 0; k < step->n_items; k++)
+            if (step->items[k].serial == s->serial && !step->is_finished)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -136,9 +127,8 @@ static subject *pick_out(drive *d)
     const uint32_t first = below(d, d->w->n_subjects);
     for (uint32_t i = 0; i < d->w->n_subjects && percent(d, 95); i++) {
         subject *s = &d->w->subjects[(first + i) % d->w->n_subjects];
-        if (s->is_open && !s->is_swapped && is_out(d, s)) {
+        if (s->is_open && !s->is_swapped && is_out(d, s))
             return s;
-        }
     }
     return any;
 }
@@ -148,9 +138,8 @@ void drive_window_op(drive *d)
     static const kvp_status also[] = {KVP_E_DROPPED};
     uint64_t *points = d->seen->points;
     subject *s = pick_out(d);
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
     const bool goes_on = percent(d, 40);
     const uint32_t group = below(d, d->w->config.n_groups);
     const kvp_window window = draw_own(d, s, group);
@@ -159,15 +148,13 @@ void drive_window_op(drive *d)
     drive_trace(d, "window #%" PRIu64 " group %" PRIu32 ": %" PRIu32 " sinks, %" PRIu32 " recent",
                 s->serial, group, window.sink_tokens, window.recent_tokens);
     if (!drive_went(d, "kvp_seq_window", kvp_seq_window(d->w->cache, s->handle, group, told, NULL),
-                    also, 1)) {
+                    also, 1))
         return;
-    }
     s->windows[group] = window;
     const bool is_own = !is_same(window, watch_window(d->w, group));
     points[COVER_own_windows] += is_own;
     points[COVER_own_windows_set_back] += was_own && !is_own;
     points[COVER_own_windows_while_out] += is_out(d, s);
-    if (goes_on) {
+    if (goes_on)
         drive_step(d, NULL); /* others take what was given up */
-    }
 }

@@ -83,11 +83,9 @@ static bool read_option(options *o, const char *name, const char *value, int *us
                    {"--start-at", &o->start_at},
                    {"--config-index", &o->drive.index}};
     *used = 1;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
-        if (strcmp(name, flags[i].name) == 0) {
+    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+        if (strcmp(name, flags[i].name) == 0)
             return *flags[i].to = true;
-        }
-    }
     *used = 2;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         if (strcmp(name, numbers[i].name) == 0) {
@@ -95,23 +93,19 @@ static bool read_option(options *o, const char *name, const char *value, int *us
             return read_number(value, numbers[i].to);
         }
     }
-    if (strcmp(name, "--block") == 0) {
+    if (strcmp(name, "--block") == 0)
         return (o->drive.block = value) != NULL;
-    }
-    if (strcmp(name, "--engine") == 0) {
+    if (strcmp(name, "--engine") == 0)
         return read_engine(value, &o->drive.engine);
-    }
     return strcmp(name, "--plant") == 0 && read_plant(value, &o->drive.planted);
 }
 
 static bool is_over(const options *o, uint64_t n_configs, time_t begin)
 {
-    if (o->one_config) {
+    if (o->one_config)
         return n_configs == 1;
-    }
-    if (o->seconds > 0) {
+    if (o->seconds > 0)
         return difftime(time(NULL), begin) >= (double)o->seconds;
-    }
     return n_configs * OPS_OF_CONFIG >= o->ops;
 }
 
@@ -137,14 +131,12 @@ static bool sweep_at(const options *o, uint32_t work, uint64_t at, coverage *see
 static bool sweep_config(const options *o, uint64_t *n_failed)
 {
     coverage clean = {.n_planted = 0}, seen = {.n_planted = 0};
-    if (!sweep_at(o, 0, 0, &clean)) {
+    if (!sweep_at(o, 0, 0, &clean))
         return false;
-    }
     for (uint32_t work = 0; work < DEVICE_WORK; work++) {
         for (uint64_t at = 1; at <= clean.n_asked[work]; at++) {
-            if (!sweep_at(o, work, at, &seen)) {
+            if (!sweep_at(o, work, at, &seen))
                 return false;
-            }
             n_failed[work]++;
         }
     }
@@ -157,11 +149,9 @@ static int sweep(options *o)
     const uint64_t first = o->drive.index;
     const uint64_t n = o->one_config ? 1 : (o->ops + OPS_OF_SWEEP - 1) / OPS_OF_SWEEP;
     o->drive.ops = OPS_OF_SWEEP;
-    for (; o->drive.index < first + n; o->drive.index++) {
-        if (!sweep_config(o, n_failed)) {
+    for (; o->drive.index < first + n; o->drive.index++)
+        if (!sweep_config(o, n_failed))
             return 1;
-        }
-    }
     printf("%s, seed %" PRIu64 ": %" PRIu64 " configurations; %" PRIu64 " copies and %" PRIu64
            " passes failed, one in each run: nothing read that was not its own\n",
            engines[o->drive.engine], o->drive.seed, n, n_failed[DEVICE_COPY],
@@ -178,9 +168,8 @@ static int run(options *o)
     o->drive.ops = OPS_OF_CONFIG;
     for (; !is_over(o, n_configs, begin); n_configs++) {
         verdict v = {0};
-        if (!o->one_config) {
+        if (!o->one_config)
             o->drive.index = n_configs;
-        }
         if (!drive_run(&o->drive, &v, &seen)) {
             printf("kvp_shadow: %s\nagain: kvp_shadow --engine %s --seed %" PRIu64
                    " --config-index %" PRIu64 " --trace\n",
@@ -188,15 +177,13 @@ static int run(options *o)
             return 1;
         }
     }
-    if (o->verbose) {
+    if (o->verbose)
         coverage_print(stdout, &seen, o->drive.engine);
-    }
     printf("%s, seed %" PRIu64 ": %" PRIu64 " configurations, %" PRIu64
            " operations: nothing read that was not its own\n",
            engines[o->drive.engine], o->drive.seed, n_configs, n_configs * OPS_OF_CONFIG);
-    if (n_configs * OPS_OF_CONFIG >= LONG_RUN_OPS && !o->no_coverage) {
+    if (n_configs * OPS_OF_CONFIG >= LONG_RUN_OPS && !o->no_coverage)
         missing = coverage_missing(stderr, &seen, o->drive.engine);
-    }
     return missing == 0 ? 0 : 1;
 }
 

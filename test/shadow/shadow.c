@@ -9,9 +9,8 @@
 
 void verdict_bad(verdict *v, const char *format, ...)
 {
-    if (v->is_bad) {
+    if (v->is_bad)
         return;
-    }
     va_list list;
     va_start(list, format);
     vsnprintf(v->why, sizeof(v->why), format, list);
@@ -56,24 +55,19 @@ shadow *shadow_create(const kvp_config *config, verdict *v)
     s->n_blocks[KVP_DEVICE] = config->n_blocks;
     s->n_blocks[KVP_HOST] = config->host_blocks;
     s->verdict = v;
-    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-        for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
+    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++)
+        for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++)
             s->slots[m][tier] = random_allocate(slots_of(s, tier), sizeof(shadow_slot));
-        }
-    }
     return s;
 }
 
 void shadow_destroy(shadow *s)
 {
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
-    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-        for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
+    for (uint32_t m = 0; m < SHADOW_MEMORIES; m++)
+        for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++)
             free(s->slots[m][tier]);
-        }
-    }
     free(s);
 }
 
@@ -112,9 +106,8 @@ void shadow_fill(shadow *s, uint32_t memory, const kvp_copy *where, kvp_range sl
                  shadow_slot what)
 {
     shadow_slot *dst = shadow_at(s, memory, where->dst_tier, where->dst_block, 0);
-    for (uint32_t i = slots.begin; dst != NULL && i < slots.end; i++) {
+    for (uint32_t i = slots.begin; dst != NULL && i < slots.end; i++)
         dst[i] = what;
-    }
 }
 
 static shadow_slot *slot_at(const shadow *s, uint32_t memory, uint32_t group, int64_t slot)
@@ -128,9 +121,8 @@ void shadow_write(shadow *s, uint32_t group, int64_t slot, shadow_slot what)
 {
     for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
         shadow_slot *dst = slot_at(s, m, group, slot);
-        if (dst != NULL) {
+        if (dst != NULL)
             *dst = what;
-        }
     }
 }
 
@@ -138,9 +130,8 @@ void shadow_move(shadow *s, uint32_t memory, uint32_t group, const kvp_slot_move
 {
     const shadow_slot *src = slot_at(s, memory, group, move->src);
     shadow_slot *dst = slot_at(s, memory, group, move->dst);
-    if (src != NULL && dst != NULL) {
+    if (src != NULL && dst != NULL)
         *dst = *src;
-    }
 }
 
 void shadow_level(shadow *s)

@@ -42,9 +42,8 @@ static uint32_t find_unit(const truth *t, const kvp_hash *hash)
 {
     for (uint32_t at = first_place(t, hash); t->index[at] != 0; at = (at + 1) & (t->n_index - 1)) {
         const uint32_t unit = t->index[at] - 1;
-        if (memcmp(&t->units[unit].hash, hash, sizeof(*hash)) == 0) {
+        if (memcmp(&t->units[unit].hash, hash, sizeof(*hash)) == 0)
             return unit;
-        }
     }
     return UINT32_MAX;
 }
@@ -52,9 +51,8 @@ static uint32_t find_unit(const truth *t, const kvp_hash *hash)
 static void put_in_index(truth *t, uint32_t unit)
 {
     uint32_t at = first_place(t, &t->units[unit].hash);
-    while (t->index[at] != 0) {
+    while (t->index[at] != 0)
         at = (at + 1) & (t->n_index - 1);
-    }
     t->index[at] = unit + 1;
 }
 
@@ -73,9 +71,8 @@ static uint32_t add_unit(truth *t, const truth_unit *unit, const uint64_t *tags)
         free(t->index);
         t->n_index *= 4;
         t->index = random_allocate(t->n_index, sizeof(*t->index));
-        for (uint32_t i = 0; i < t->n_units; i++) {
+        for (uint32_t i = 0; i < t->n_units; i++)
             put_in_index(t, i);
-        }
     } else {
         put_in_index(t, t->n_units - 1);
     }
@@ -104,12 +101,10 @@ void truth_line_begin(const truth *t, truth_line *line, const char *name, uint32
     line->kv = random_allocate(capacity, sizeof(*line->kv));
     line->hashes = random_allocate(capacity / t->unit_tokens, sizeof(*line->hashes));
     line->units = random_allocate(capacity / t->unit_tokens, sizeof(*line->units));
-    for (const char *c = name; *c != '\0'; c++) {
+    for (const char *c = name; *c != '\0'; c++)
         line->root_tag = mix(line->root_tag, (uint8_t)*c);
-    }
-    if (kvp_hash_root(t->unit_tokens, t->seed, name, strlen(name), &line->root_hash) != KVP_OK) {
+    if (kvp_hash_root(t->unit_tokens, t->seed, name, strlen(name), &line->root_hash) != KVP_OK)
         verdict_bad(t->verdict, "kvp_hash_root refused the name '%s'", name);
-    }
 }
 
 void truth_line_end(truth_line *line)
@@ -139,9 +134,8 @@ static void hash_unit(const truth *t, const truth_line *line, uint32_t u, kvp_ha
         }
     }
     if (kvp_hash_units(&input, u == 0 ? &line->root_hash : &line->hashes[u - 1], out_hash) !=
-        KVP_OK) {
+        KVP_OK)
         verdict_bad(t->verdict, "kvp_hash_units refused unit %" PRIu32, u);
-    }
 }
 
 /* The line has filled unit u. Two prefixes with one hash have the same KV. */
@@ -169,9 +163,8 @@ uint64_t truth_next(const truth_line *line, uint64_t before, uint32_t position, 
         const truth_key *key = &line->keys[i];
         if (key->begin <= position && position < key->end) {
             tag = mix(mix(tag, ((uint64_t)key->type << 32) + position - key->begin), key->n_bytes);
-            for (uint32_t k = 0; k < key->n_bytes; k++) {
+            for (uint32_t k = 0; k < key->n_bytes; k++)
                 tag = mix(tag, key->bytes[k]);
-            }
         }
     }
     return (saw == 0 ? tag : mix(tag, saw)) | SHADOW_RIGHT;
@@ -188,9 +181,8 @@ void truth_line_add(truth *t, truth_line *line, int32_t token)
     line->tags[p] = truth_next(line, p == 0 ? line->root_tag : line->tags[p - 1], p, token, 0);
     line->kv[p] = line->tags[p];
     line->n++;
-    if (line->n % t->unit_tokens == 0) {
+    if (line->n % t->unit_tokens == 0)
         learn_unit(t, line, p / t->unit_tokens);
-    }
 }
 
 void truth_line_compute(truth_line *line, uint32_t p, uint64_t saw)
@@ -213,17 +205,15 @@ static bool is_chunked(kvp_window window)
 
 static bool sees_all(kvp_window window, uint32_t query)
 {
-    if (is_chunked(window)) {
+    if (is_chunked(window))
         return query < window.recent_tokens;
-    }
     return window.recent_tokens == 0 || query < (uint64_t)window.sink_tokens + window.recent_tokens;
 }
 
 bool truth_sees(kvp_window window, uint32_t query, uint32_t key)
 {
-    if (is_chunked(window)) {
+    if (is_chunked(window))
         return key <= query && key / window.recent_tokens == query / window.recent_tokens;
-    }
     return key <= query && (sees_all(window, query) || key < window.sink_tokens ||
                             query - key < window.recent_tokens);
 }
@@ -250,17 +240,15 @@ void truth_line_cut(const truth *t, truth_line *line, uint32_t n)
 {
     const uint32_t U = t->unit_tokens;
     uint32_t kept = 0;
-    if (n >= line->n) {
+    if (n >= line->n)
         return;
-    }
     line->n = n;
     for (uint32_t i = 0; i < line->n_keys; i++) {
         if (line->keys[i].begin < n) {
             const uint32_t end = (n + U - 1) / U * U;
             line->keys[kept] = line->keys[i];
-            if (line->keys[kept].end > end) {
+            if (line->keys[kept].end > end)
                 line->keys[kept].end = end;
-            }
             kept++;
         }
     }
@@ -285,9 +273,8 @@ void truth_line_copy(const truth *t, truth_line *line, const truth_line *from, u
 uint32_t truth_key_length(const truth *t, const truth_key *key)
 {
     uint32_t sum = key->type + 5 * key->n_bytes;
-    for (uint32_t i = 0; i < key->n_bytes; i++) {
+    for (uint32_t i = 0; i < key->n_bytes; i++)
         sum = 3 * sum + key->bytes[i];
-    }
     return 1 + sum % (2 * t->unit_tokens);
 }
 
@@ -295,17 +282,14 @@ bool truth_key_fits(const truth *t, const truth_line *line, const truth_key *key
 {
     const uint32_t U = t->unit_tokens;
     if (line->n_keys == TRUTH_KEYS || most == 0 ||
-        (line->n_keys > 0 && key->begin <= line->keys[line->n_keys - 1].begin)) {
+        (line->n_keys > 0 && key->begin <= line->keys[line->n_keys - 1].begin))
         return false;
-    }
     for (uint32_t u = key->begin / U; u * U < key->end; u++) {
         uint32_t touching = 1;
-        for (uint32_t i = 0; i < line->n_keys; i++) {
+        for (uint32_t i = 0; i < line->n_keys; i++)
             touching += line->keys[i].begin < (u + 1) * U && line->keys[i].end > u * U;
-        }
-        if (touching > most) {
+        if (touching > most)
             return false;
-        }
     }
     return true;
 }

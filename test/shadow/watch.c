@@ -25,9 +25,8 @@ static kvp_block_info block_info(watch *w, uint32_t tier, uint32_t block)
     kvp_block_info info;
     memset(&info, 0, sizeof(info));
     const kvp_status status = kvp_block_info_get(w->cache, 0, tier, (int32_t)block, &info);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         verdict_bad(w->verdict, "kvp_block_info_get: %s", kvp_status_name(status));
-    }
     return info;
 }
 
@@ -64,12 +63,10 @@ watch *watch_create(const kvp_config *config, bool device_overlapped, uint64_t s
 
 void watch_destroy(watch *w)
 {
-    if (w == NULL) {
+    if (w == NULL)
         return;
-    }
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
+    for (uint32_t i = 0; i < w->n_subjects; i++)
         watch_end_subject(w, &w->subjects[i]);
-    }
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
         free(w->generations[tier]);
         free(w->states[tier]);
@@ -98,9 +95,8 @@ static bool get_row(watch *w, const subject *s, uint32_t group, const int32_t **
 
 static void raise_to(uint32_t *value, uint32_t other)
 {
-    if (*value < other) {
+    if (*value < other)
         *value = other;
-    }
 }
 
 /* How far a sequence's work fills the block, wherever it is in its rows. */
@@ -113,11 +109,9 @@ static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
         const int32_t *row = NULL;
         uint32_t n = 0;
         (void)get_row(w, s, g, &row, &n);
-        for (uint32_t k = 0; k < n; k++) {
-            if (row[k] == block && end > k * S) {
+        for (uint32_t k = 0; k < n; k++)
+            if (row[k] == block && end > k * S)
                 raise_to(&valid, end - k * S < S ? end - k * S : S);
-            }
-        }
     }
     return valid;
 }
@@ -128,9 +122,8 @@ static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
     uint32_t filled = block_info(w, tier, block).sealed_tokens;
     for (uint32_t i = 0; i < w->n_subjects; i++) {
         const subject *s = &w->subjects[i];
-        if (s->is_open && s->is_swapped == (tier == KVP_HOST)) {
+        if (s->is_open && s->is_swapped == (tier == KVP_HOST))
             raise_to(&filled, scheduled_slots(w, s, (int32_t)block));
-        }
     }
     return filled;
 }
@@ -140,11 +133,9 @@ static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
 static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
 {
     uint32_t valid = filled_slots(w, drop->tier, (uint32_t)drop->block);
-    for (uint32_t i = 0; i < step->n_copies; i++) {
-        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
+    for (uint32_t i = 0; i < step->n_copies; i++)
+        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block)
             raise_to(&valid, step->copies[i].n_tokens);
-        }
-    }
     raise_to(&valid, drop->kept);
     return valid;
 }
@@ -178,9 +169,8 @@ static void check_evicted(watch *w)
 {
     const kvp_evicted *evicted = NULL;
     uint32_t n = 0;
-    if (kvp_cache_evicted(w->cache, &evicted, &n) != KVP_OK) {
+    if (kvp_cache_evicted(w->cache, &evicted, &n) != KVP_OK)
         verdict_bad(w->verdict, "kvp_cache_evicted failed");
-    }
     for (uint32_t i = 0; i < n; i++) {
         if (truth_find(&w->truth, &evicted[i].hash) == NULL) {
             verdict_bad(w->verdict, "block %" PRId32 " of tier %u: evicted what nobody had",
@@ -212,9 +202,8 @@ static void look_at(watch *w, uint32_t tier, uint32_t b, bool writes_over, uint6
     w->states[tier][b] = (uint8_t)info.state;
     w->n_parked += parks;
     w->n_parked_windows += parks && n_dropped > w->n_dropped;
-    if (parks && is_unparked(w, &info, n_dropped)) {
+    if (parks && is_unparked(w, &info, n_dropped))
         note_drop(w, tier, b, true)->is_early = true;
-    }
 }
 
 void watch_called(watch *w, bool writes_over)
@@ -222,11 +211,9 @@ void watch_called(watch *w, bool writes_over)
     kvp_violation violation;
     const uint64_t n_dropped = watch_stats(w).dropped_blocks;
     w->n_calls++;
-    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
-        for (uint32_t b = 1; b < n_blocks_of(w, tier); b++) {
+    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++)
+        for (uint32_t b = 1; b < n_blocks_of(w, tier); b++)
             look_at(w, tier, b, writes_over, n_dropped);
-        }
-    }
     w->n_dropped = n_dropped;
     check_evicted(w);
     if (kvp_cache_check(w->cache, OWN_CHECK_LEVEL, &violation) != KVP_OK) {
@@ -258,9 +245,8 @@ kvp_stats watch_stats(watch *w)
 {
     kvp_stats stats;
     memset(&stats, 0, sizeof(stats));
-    if (kvp_cache_stats_get(w->cache, &stats) != KVP_OK) {
+    if (kvp_cache_stats_get(w->cache, &stats) != KVP_OK)
         verdict_bad(w->verdict, "kvp_cache_stats_get failed");
-    }
     return stats;
 }
 
@@ -289,9 +275,8 @@ subject *watch_new_subject(watch *w, kvp_seq handle, const char *space)
         subject *s = &w->subjects[i];
         if (!s->is_open) {
             *s = (subject){.is_open = true, .handle = handle, .serial = ++w->n_serials};
-            for (uint32_t g = 0; g < w->config.n_groups; g++) {
+            for (uint32_t g = 0; g < w->config.n_groups; g++)
                 s->windows[g] = watch_window(w, g);
-            }
             truth_line_begin(&w->truth, &s->line, space, w->config.max_seq_tokens);
             return s;
         }
@@ -311,21 +296,17 @@ void watch_end_subject(watch *w, subject *s)
 
 subject *watch_find(watch *w, kvp_seq handle)
 {
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
-        if (w->subjects[i].is_open && w->subjects[i].handle.bits == handle.bits) {
+    for (uint32_t i = 0; i < w->n_subjects; i++)
+        if (w->subjects[i].is_open && w->subjects[i].handle.bits == handle.bits)
             return &w->subjects[i];
-        }
-    }
     return NULL;
 }
 
 subject *watch_find_serial(watch *w, uint64_t serial)
 {
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
-        if (w->subjects[i].is_open && w->subjects[i].serial == serial) {
+    for (uint32_t i = 0; i < w->n_subjects; i++)
+        if (w->subjects[i].is_open && w->subjects[i].serial == serial)
             return &w->subjects[i];
-        }
-    }
     return NULL;
 }
 
@@ -335,9 +316,8 @@ static bool keeps(const watch *w, const subject *s, uint32_t group, uint32_t ent
 {
     const kvp_window window = s->windows[group];
     const uint64_t S = watch_block_tokens(w, group), begin = entry * S;
-    if (window.sink_tokens == KVP_CHUNKED) { /* its last token is in the query's chunk, or later */
+    if (window.sink_tokens == KVP_CHUNKED) /* its last token is in the query's chunk, or later */
         return (begin + S - 1) / window.recent_tokens >= query / window.recent_tokens;
-    }
     return window.recent_tokens == 0 || begin < window.sink_tokens ||
            begin + S + window.recent_tokens > (uint64_t)query + 1;
 }
@@ -348,11 +328,9 @@ bool watch_lacks(watch *w, const subject *s, uint32_t query)
         const int32_t *row = NULL;
         uint32_t n = 0;
         (void)get_row(w, s, g, &row, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            if (row[i] == KVP_NULL_BLOCK && keeps(w, s, g, i, query)) {
+        for (uint32_t i = 0; i < n; i++)
+            if (row[i] == KVP_NULL_BLOCK && keeps(w, s, g, i, query))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -369,9 +347,8 @@ static void mark_seen(const subject *s, uint32_t group, uint32_t p, uint8_t *see
     const kvp_window window = s->windows[group];
     const uint32_t n = s->line.n;
     const uint32_t query = model_position(s, p);
-    for (uint32_t key = 0; key <= p && key < n; key++) {
+    for (uint32_t key = 0; key <= p && key < n; key++)
         seen[key] = seen[key] || truth_sees(window, query, key);
-    }
     for (int32_t node = p < n ? -1 : (int32_t)(p - n); node >= 0; node = s->tree.parents[node]) {
         const uint32_t key = n + (uint32_t)node;
         seen[key] = seen[key] || truth_sees(window, query, model_position(s, key));
@@ -414,9 +391,8 @@ static bool add_group(watch *w, const subject *s, uint32_t group, work_item *ite
 static void confuse_groups(watch *w, work_item *item)
 {
     const size_t n = item->n_row;
-    if (w->device.planted != PLANT_OTHER_GROUP || w->config.n_groups < 2) {
+    if (w->device.planted != PLANT_OTHER_GROUP || w->config.n_groups < 2)
         return;
-    }
     for (size_t i = 0; i < n; i++) {
         const int32_t kept = item->rows[i];
         item->rows[i] = item->rows[n + i];
@@ -493,16 +469,13 @@ bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
         }
     }
     confuse_groups(w, &item);
-    for (uint32_t p = range.begin; p < range.end; p++) {
-        if (p >= info.computed_tokens) {
+    for (uint32_t p = range.begin; p < range.end; p++)
+        if (p >= info.computed_tokens)
             compute(w, s, p);
-        }
-    }
     const uint32_t n_tokens = range.end < s->line.n ? range.end : s->line.n;
     memcpy(item.tags, s->line.kv, n_tokens * sizeof(*item.tags));
-    for (uint32_t p = n_tokens; p < range.end; p++) {
+    for (uint32_t p = n_tokens; p < range.end; p++)
         item.tags[p] = s->tree.kv[p - s->line.n];
-    }
     *out_item = item;
     return true;
 }
@@ -521,9 +494,8 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
         step->plan = status == KVP_OK ? ++w->n_plans : 0;
     }
     if (status != KVP_OK) {
-        if (status != KVP_E_NO_STEPS) {
+        if (status != KVP_E_NO_STEPS)
             verdict_bad(w->verdict, "taking the plan: %s", kvp_status_name(status));
-        }
         free(step->copies);
         free(step);
         return status;
@@ -542,9 +514,8 @@ uint64_t watch_plans_run(const watch *w)
     uint64_t run = w->n_plans;
     for (uint32_t i = 0; i < w->device.n_steps; i++) {
         const work_step *step = w->device.steps[i];
-        if (step->plan > 0 && !step->plan_done && step->plan <= run) {
+        if (step->plan > 0 && !step->plan_done && step->plan <= run)
             run = step->plan - 1;
-        }
     }
     return run;
 }
@@ -552,11 +523,9 @@ uint64_t watch_plans_run(const watch *w)
 static uint32_t strike_drop(work_drop *drops, uint32_t n, int32_t block)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (drops[i].tier != KVP_HOST || drops[i].block != block) {
+    for (uint32_t i = 0; i < n; i++)
+        if (drops[i].tier != KVP_HOST || drops[i].block != block)
             drops[kept++] = drops[i];
-        }
-    }
     return kept;
 }
 
@@ -565,9 +534,8 @@ void watch_forget_drop(watch *w, int32_t block, uint64_t after)
     w->n_drops = strike_drop(w->drops, w->n_drops, block);
     for (uint32_t i = 0; i < w->device.n_steps; i++) {
         work_step *step = w->device.steps[i];
-        if ((w->overlapped ? step->number : step->plan) > after) {
+        if ((w->overlapped ? step->number : step->plan) > after)
             step->n_drops = strike_drop(step->drops, step->n_drops, block);
-        }
     }
 }
 
@@ -603,9 +571,8 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
     const uint32_t S = watch_block_tokens(w, info.group);
     const truth_unit *unit = truth_find(&w->truth, &info.hash);
     uint32_t end = info.sealed_tokens;
-    if (info.sealed_units == 0) {
+    if (info.sealed_units == 0)
         return;
-    }
     if (unit == NULL || (unit->position + U) % S != end % S) {
         verdict_bad(w->verdict,
                     "block %" PRIu32 " of tier %" PRIu32 ", %" PRIu32
@@ -619,9 +586,8 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
             shadow_slot found;
             const uint64_t tag = truth_in_group(tags[i], info.group);
             if (!is_held(w, tier, (int32_t)block, end - U + i, tag, &found)) {
-                if (found.tag == SHADOW_GARBAGE && !w->overlapped) {
+                if (found.tag == SHADOW_GARBAGE && !w->overlapped)
                     return; /* behind a unit that was invalidated: not reachable, or read it is */
-                }
                 char text[128];
                 shadow_describe(&found, text, sizeof(text));
                 verdict_bad(w->verdict,
@@ -637,15 +603,12 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
 
 void watch_audit_attached(watch *w)
 {
-    if (device_has_moves(&w->device)) {
+    if (device_has_moves(&w->device))
         return;
-    }
     w->n_audits++;
-    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
-        for (uint32_t b = 1; b < n_blocks_of(w, tier) && !w->verdict->is_bad; b++) {
+    for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++)
+        for (uint32_t b = 1; b < n_blocks_of(w, tier) && !w->verdict->is_bad; b++)
             audit_block(w, tier, b);
-        }
-    }
 }
 
 static void audit_row(watch *w, const subject *s, uint32_t group)
@@ -677,20 +640,16 @@ static void audit_row(watch *w, const subject *s, uint32_t group)
 
 static void audit_subject(watch *w, const subject *s)
 {
-    for (uint32_t g = 0; g < w->config.n_groups && !w->verdict->is_bad; g++) {
+    for (uint32_t g = 0; g < w->config.n_groups && !w->verdict->is_bad; g++)
         audit_row(w, s, g);
-    }
-    if (!s->may_lack && watch_lacks(w, s, watch_info(w, s).computed_tokens)) {
+    if (!s->may_lack && watch_lacks(w, s, watch_info(w, s).computed_tokens))
         verdict_bad(w->verdict, "sequence %" PRIu64 " lacks what its windows keep", s->serial);
-    }
 }
 
 void watch_audit_computed(watch *w)
 {
     w->n_audits++;
-    for (uint32_t i = 0; i < w->n_subjects && !w->verdict->is_bad; i++) {
-        if (w->subjects[i].is_open) {
+    for (uint32_t i = 0; i < w->n_subjects && !w->verdict->is_bad; i++)
+        if (w->subjects[i].is_open)
             audit_subject(w, &w->subjects[i]);
-        }
-    }
 }

@@ -31,14 +31,12 @@ static bool pass_group(sim *s, const sched_memory *memory, const sim_item *item,
     uint64_t sum = UINT64_C(14695981039346656037) + item->salt;
     for (uint32_t at = 0; at < end; at++) {
         sum = sched_memory_sum(sum, item->text[at]);
-        if ((at + 1) % entry > 0) {
+        if ((at + 1) % entry > 0)
             continue;
-        }
         uint64_t *block = sched_memory_block(memory, KVP_DEVICE, item->rows[group][at / S]);
         uint64_t *slot = block == NULL ? NULL : &block[at % S / entry];
-        if (!is_reading && at >= item->range.begin && slot != NULL) {
+        if (!is_reading && at >= item->range.begin && slot != NULL)
             *slot = kv_of(sum, group);
-        }
         if (is_reading && !item->is_void && sched_memory_sees(window, item->range.begin, at) &&
             (slot == NULL || *slot != kv_of(sum, group))) {
             verdict_bad(&s->verdict,
@@ -81,9 +79,8 @@ static bool write_states(const sched_states *states, const sim_item *item)
 {
     for (uint32_t i = 0; i < item->n_writes; i++) {
         uint64_t *write = sched_states_slot(states, KVP_DEVICE, item->writes[i]);
-        if (write == NULL) {
+        if (write == NULL)
             return false;
-        }
         *write = sim_state_after(item, item->n_writes == 1 ? item->range.end + item->n_accepted
                                                            : item->range.begin + i + 1);
     }
@@ -95,9 +92,8 @@ static bool write_states(const sched_states *states, const sim_item *item)
 static bool pass_state(sim *s, const sched_states *states, const sim_item *item, bool is_reading)
 {
     const uint64_t *read = sched_states_slot(states, KVP_DEVICE, item->read);
-    if (states->n == 0) {
+    if (states->n == 0)
         return true;
-    }
     const bool is_good = is_reading      ? write_states(states, item)
                          : item->is_void ? true
                          : item->read == 0
@@ -115,14 +111,11 @@ void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, co
 {
     for (int is_reading = 0; is_reading < 2; is_reading++) {
         for (uint32_t i = 0; i < n; i++) {
-            for (uint32_t g = 0; g < memory->n_groups; g++) {
-                if (!pass_group(s, memory, &items[i], g, is_reading != 0)) {
+            for (uint32_t g = 0; g < memory->n_groups; g++)
+                if (!pass_group(s, memory, &items[i], g, is_reading != 0))
                     return;
-                }
-            }
-            if (!pass_state(s, states, &items[i], is_reading != 0)) {
+            if (!pass_state(s, states, &items[i], is_reading != 0))
                 return;
-            }
         }
     }
 }
@@ -133,9 +126,8 @@ static void run_copies(sim *s, sim_work *work)
 {
     if (!sched_memory_copy(&s->memory, work->copies, work->n_copies) ||
         !sched_states_copy(&s->states, work->copies, work->n_copies) ||
-        !sched_states_copy(&s->states, work->store_copies, work->n_store_copies)) {
+        !sched_states_copy(&s->states, work->store_copies, work->n_store_copies))
         verdict_bad(&s->verdict, "a copy of a plan is none");
-    }
     work->has_copied = true;
     s->seen[SIM_late_copies] += work->n_copies > 0 && s->out[s->n_out - 1] != work;
 }
@@ -154,11 +146,9 @@ static bool has_earlier(const sim *s, uint32_t index)
     const sim_work *work = s->out[index];
     for (uint32_t k = 0; k < index; k++) {
         for (uint32_t i = 0; i < s->out[k]->n_items && !s->out[k]->has_passed; i++) {
-            for (uint32_t j = 0; j < work->n_items; j++) {
-                if (s->out[k]->items[i].seq.bits == work->items[j].seq.bits) {
+            for (uint32_t j = 0; j < work->n_items; j++)
+                if (s->out[k]->items[i].seq.bits == work->items[j].seq.bits)
                     return true;
-                }
-            }
         }
     }
     return false;
@@ -167,17 +157,14 @@ static bool has_earlier(const sim *s, uint32_t index)
 static bool move_ordered(sim *s)
 {
     uint32_t i = 0;
-    while (i < s->n_out && s->out[i]->has_passed) {
+    while (i < s->n_out && s->out[i]->has_passed)
         i++;
-    }
-    if (i == s->n_out) {
+    if (i == s->n_out)
         return false;
-    }
-    if (!s->out[i]->has_copied) {
+    if (!s->out[i]->has_copied)
         run_copies(s, s->out[i]);
-    } else {
+    else
         run_pass(s, s->out[i]);
-    }
     return true;
 }
 
@@ -185,27 +172,23 @@ static bool move_ordered(sim *s)
 bool sim_move_on(sim *s)
 {
     uint32_t may[SIM_STEPS], n = 0;
-    if (s->config.steps == KVP_STEPS_ORDERED) {
+    if (s->config.steps == KVP_STEPS_ORDERED)
         return move_ordered(s);
-    }
     for (uint32_t i = 0; i < s->n_out; i++) {
         if (!s->out[i]->has_copied) {
             may[n++] = i;
             break;
         }
-        if (!s->out[i]->has_passed && !has_earlier(s, i)) {
+        if (!s->out[i]->has_passed && !has_earlier(s, i))
             may[n++] = i;
-        }
     }
-    if (n == 0) {
+    if (n == 0)
         return false;
-    }
     sim_work *work = s->out[may[sim_below(s, n)]];
-    if (!work->has_copied) {
+    if (!work->has_copied)
         run_copies(s, work);
-    } else {
+    else
         run_pass(s, work);
-    }
     return true;
 }
 
@@ -215,15 +198,12 @@ sim_work *sim_work_begin(sim *s)
 {
     kvp_stats stats;
     uint32_t i = 0;
-    if (!sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats))) {
+    if (!sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats)))
         return NULL;
-    }
-    if (s->n_out == SIM_STEPS || stats.steps_out == SIM_STEPS) { /* those that are noted count */
+    if (s->n_out == SIM_STEPS || stats.steps_out == SIM_STEPS) /* those that are noted count */
         sim_settle(s);
-    }
-    while (i < SIM_STEPS && s->works[i].number != 0) {
+    while (i < SIM_STEPS && s->works[i].number != 0)
         i++;
-    }
     sim_work *work = &s->works[i];
     work->n_items = 0;
     work->has_copied = work->has_passed = work->is_sched = false;
@@ -246,11 +226,9 @@ sim_work *sim_work_begin(sim *s)
 static void forget(sim *s, sim_work *work)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_out; i++) {
-        if (s->out[i] != work) {
+    for (uint32_t i = 0; i < s->n_out; i++)
+        if (s->out[i] != work)
             s->out[n++] = s->out[i];
-        }
-    }
     s->n_out = n;
     work->number = 0;
     s->work = work == s->work ? NULL : s->work;
@@ -276,11 +254,9 @@ void sim_work_done(sim *s, sim_work *work)
 static void spread(sim *s, const kvp_seq *cut, uint32_t n)
 {
     for (uint32_t k = 0; k < s->n_out; k++) {
-        for (uint32_t i = 0; i < s->out[k]->n_items; i++) {
-            for (uint32_t j = 0; j < n; j++) {
+        for (uint32_t i = 0; i < s->out[k]->n_items; i++)
+            for (uint32_t j = 0; j < n; j++)
                 s->out[k]->items[i].is_void |= s->out[k]->items[i].seq.bits == cut[j].bits;
-            }
-        }
     }
 }
 
@@ -306,11 +282,9 @@ void sim_work_failed(sim *s, sim_work *work)
         sim_moves_cut(s, cut, n);
     } else {
         while (!work->has_copied && sim_move_on(s)) {}
-        for (uint32_t i = 0; i < work->n_items && !work->has_passed; i++) {
-            for (uint32_t k = 0; k < work->items[i].n_writes; k++) {
+        for (uint32_t i = 0; i < work->n_items && !work->has_passed; i++)
+            for (uint32_t k = 0; k < work->items[i].n_writes; k++)
                 s->states.slots[work->items[i].writes[k]] = 0;
-            }
-        }
         (void)sim_ok(s, "kvp_plan_done", kvp_plan_done(s->cache, work->number));
     }
     forget(s, work);
@@ -318,18 +292,15 @@ void sim_work_failed(sim *s, sim_work *work)
 
 void sim_settle(sim *s)
 {
-    for (uint32_t i = s->n_out; i-- > 0 && !s->verdict.is_bad;) {
-        if (!s->out[i]->is_sched) {
+    for (uint32_t i = s->n_out; i-- > 0 && !s->verdict.is_bad;)
+        if (!s->out[i]->is_sched)
             sim_work_done(s, s->out[i]);
-        }
-    }
 }
 
 void sim_device(sim *s)
 {
-    if (s->n_out == 0) {
+    if (s->n_out == 0)
         return;
-    }
     sim_work *work = s->out[sim_below(s, s->n_out)];
     if (!work->is_sched && work->n_items > 0 && work->n_copies + work->n_store_copies == 0 &&
         sim_percent(s, 4)) {

@@ -77,9 +77,8 @@ static void open_store(sim *s)
     config.threads = 0;
     config.now = clock_of;
     config.now_context = s;
-    if (kvpi_store_open(&config, &backend, &s->store, why, sizeof why) != KVP_OK) {
+    if (kvpi_store_open(&config, &backend, &s->store, why, sizeof why) != KVP_OK)
         verdict_bad(&s->verdict, "kvp_store_open: %s", why);
-    }
 }
 
 static void tell_space(sim *s, uint32_t space)
@@ -124,17 +123,15 @@ static void open_spill(sim *s)
         verdict_bad(&s->verdict, "kvp_spill_create: %s", why);
         return;
     }
-    for (uint32_t i = 0; i < SIM_SPACES; i++) {
+    for (uint32_t i = 0; i < SIM_SPACES; i++)
         tell_space(s, i);
-    }
 }
 
 void sim_store_begin(sim *s)
 {
     open_store(s);
-    if (!s->verdict.is_bad) {
+    if (!s->verdict.is_bad)
         open_spill(s);
-    }
 }
 
 void sim_store_work(sim *s)
@@ -147,9 +144,8 @@ void sim_store_work(sim *s)
     }
     (void)sim_ok(s, "kvp_store_work", kvp_store_work(s->store, NULL));
     (void)sim_ok(s, "kvp_spill_work", kvp_spill_work(s->spill, s->now, answers, SIM_REQUESTS, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         sim_answered(s, &answers[i]);
-    }
 }
 
 void sim_spill_reports(sim *s)
@@ -157,9 +153,8 @@ void sim_spill_reports(sim *s)
     for (uint32_t i = 0; i < s->step.n_seqs; i++) {
         const kvp_seq seq = s->step.seqs[i].seq;
         kvp_seq_info info;
-        if (kvp_seq_info_get(s->cache, seq, &info) == KVP_OK) {
+        if (kvp_seq_info_get(s->cache, seq, &info) == KVP_OK)
             (void)sim_ok(s, "kvp_spill_sealed", kvp_spill_sealed(s->spill, seq, s->now));
-        }
     }
 }
 
@@ -175,9 +170,8 @@ void sim_flush_store(sim *s)
         sim_device(s);
         s->now += 1000000;
     }
-    if (status != KVP_OK && status != KVP_E_STATE && status != KVP_E_IO) {
+    if (status != KVP_OK && status != KVP_E_STATE && status != KVP_E_IO)
         verdict_bad(&s->verdict, "kvp_spill_flush does not end: %s", kvp_status_name(status));
-    }
     status = KVP_E_AGAIN;
     for (int i = 0; i < 1000 && status == KVP_E_AGAIN && !s->verdict.is_bad; i++) {
         status = kvp_spill_stop(s->spill, s->now);
@@ -237,9 +231,8 @@ void sim_save(sim *s)
     kvp_stats stats;
     sim_settle(s);
     if (s->n_out > 0 || !sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats)) ||
-        stats.pending_copies > 0) {
+        stats.pending_copies > 0)
         return;
-    }
     if (sim_ok(s, "kvp_snapshot_save", kvp_snapshot_save(s->cache, &options, &sink))) {
         snap_drop(&s->saved);
         s->saved = fresh;
@@ -251,9 +244,8 @@ void sim_load(sim *s)
 {
     const kvp_snapshot_options options = options_of(s);
     kvp_snapshot_report report;
-    if (s->saved.n == 0) {
+    if (s->saved.n == 0)
         return;
-    }
     const kvp_source source = snap_source(&s->saved);
     if (sim_ok(s, "kvp_snapshot_load", kvp_snapshot_load(s->cache, &options, &source, &report))) {
         s->seen[SIM_blocks_restored] += report.blocks;

@@ -35,9 +35,8 @@ static kvp_status post(void *context, size_t n_bytes)
 {
     sim_end *end = context;
     sim *s = end->sim;
-    if (!sim_percent(s, end->lie_rate)) {
+    if (!sim_percent(s, end->lie_rate))
         return end->inner.post(end->inner.context, n_bytes);
-    }
     s->seen[SIM_lies]++;
     *end->has_lied = true;
     switch (sim_below(s, 4)) {
@@ -76,9 +75,8 @@ bool sim_link_begin(sim *s, sim_link *link, kvp_link *out_ends)
     const uint32_t slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 50);
     const uint32_t lie_rate = sim_percent(s, 70) ? 0 : 1 + sim_below(s, 10);
     if (!sim_ok(s, "kvp_loopback_create",
-                kvp_loopback_create(MESSAGE_BYTES, 1 + sim_below(s, 4), &link->loopback, inner))) {
+                kvp_loopback_create(MESSAGE_BYTES, 1 + sim_below(s, 4), &link->loopback, inner)))
         return false;
-    }
     link->has_lied = false;
     for (int i = 0; i < 2; i++) {
         sim_end *end = &link->ends[i];

@@ -44,9 +44,8 @@ static void run_peers_plan(sim *s)
     kvp_copy copies[SIM_COPIES];
     uint32_t n = 0;
     (void)sim_ok(s, "kvp_plan_take", kvp_plan_take(s->peer.cache, copies, SIM_COPIES, &n));
-    if (!sched_memory_copy(&s->peer.memory, copies, n)) {
+    if (!sched_memory_copy(&s->peer.memory, copies, n))
         verdict_bad(&s->verdict, "a copy of the peer's plan is none");
-    }
 }
 
 /* ------------------------------------------------------------------------------ what lies where */
@@ -65,9 +64,8 @@ static bool take_item(sim *s, const sim_side *side, const sim_move *move, kvp_ra
     for (uint32_t g = 0; g < side->memory->n_groups; g++) {
         const int32_t *row;
         uint32_t n;
-        if (!sim_ok(s, "kvp_seq_row", kvp_seq_row(side->cache, seq, g, &row, &n))) {
+        if (!sim_ok(s, "kvp_seq_row", kvp_seq_row(side->cache, seq, g, &row, &n)))
             return false;
-        }
         memcpy(item->rows[g], row, n * sizeof *row);
     }
     item->n_writes = side->states->n > 0;
@@ -80,16 +78,13 @@ static bool take_item(sim *s, const sim_side *side, const sim_move *move, kvp_ra
 static void compare(sim *s, const sim_side *side, const sim_move *move, kvp_range range)
 {
     sim_item item;
-    if (!take_item(s, side, move, range, &item)) {
+    if (!take_item(s, side, move, range, &item))
         return;
-    }
-    for (uint32_t g = 0; g < side->memory->n_groups; g++) {
+    for (uint32_t g = 0; g < side->memory->n_groups; g++)
         sim_compare_kv(s, side->memory, &item, g);
-    }
     const uint64_t *state = sched_states_slot(side->states, KVP_DEVICE, item.writes[0]);
-    if (item.n_writes > 0 && (state == NULL || *state != sim_state_after(&item, range.end))) {
+    if (item.n_writes > 0 && (state == NULL || *state != sim_state_after(&item, range.end)))
         verdict_bad(&s->verdict, "move %" PRIu64 " brought another state", move->tag);
-    }
 }
 
 /* ---------------------------------------------------------------------------------------- begin */
@@ -109,12 +104,10 @@ static bool open_on(sim *s, sim_move *move, bool is_receiver)
                                .tag = move->tag};
     const kvp_status status = kvp_seq_open(side->cache, side->spaces[move->space], &prompt,
                                            &move->seqs[is_receiver], NULL);
-    if (is_no_room(status) || !sim_ok(s, "kvp_seq_open", status)) {
+    if (is_no_room(status) || !sim_ok(s, "kvp_seq_open", status))
         return false;
-    }
-    if (!is_here(s, side)) {
+    if (!is_here(s, side))
         run_peers_plan(s);
-    }
     return true;
 }
 
@@ -126,9 +119,8 @@ static bool borrow(sim *s, sim_move *move)
     kvp_seq_info info;
     if (!r->is_here || r->has_ended[0] ||
         kvp_request_sample(s->sched, r->handle, 0, &sample) != KVP_OK || sample.seq.bits == 0 ||
-        kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK || info.tier != KVP_DEVICE) {
+        kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK || info.tier != KVP_DEVICE)
         return false;
-    }
     move->is_up = move->is_lent = true;
     move->space = r->space;
     move->seqs[0] = sample.seq;
@@ -148,9 +140,8 @@ static void draw_move(sim *s, sim_move *move)
         move->is_up = sim_percent(s, 50);
         move->space = sim_below(s, SIM_SPACES);
         move->n = 1 + sim_below(s, SIM_PROMPT);
-        if (sim_percent(s, 50) && move->n >= s->config.unit_tokens) {
+        if (sim_percent(s, 50) && move->n >= s->config.unit_tokens)
             move->n -= move->n % s->config.unit_tokens;
-        }
         memcpy(move->text, document, SIM_PROMPT * sizeof *document);
     }
 }
@@ -204,9 +195,8 @@ static bool agree(sim *s, sim_move *move)
     size_t n_bytes;
     kvp_seq_info info;
     if (!sim_ok(s, "kvp_seq_info_get", kvp_seq_info_get(side->cache, move->seqs[1], &info)) ||
-        info.computed_tokens == move->n) {
+        info.computed_tokens == move->n)
         return false; /* it is there */
-    }
     return sim_ok(s, "kvp_receiver_reserve",
                   kvp_receiver_reserve(side->receiver, &receive, ticket, sizeof ticket, &n_bytes,
                                        &move->ids[1])) &&
@@ -226,9 +216,8 @@ static void drop_half(sim *s, sim_move *move, bool is_receiver)
         (void)kvp_sender_abort(side->sender, id, KVP_E_PEER);
         (void)sim_ok(s, "kvp_sender_close", kvp_sender_close(side->sender, id));
     }
-    if (move->seqs[is_receiver].bits != 0 && (is_receiver || !move->is_lent)) {
+    if (move->seqs[is_receiver].bits != 0 && (is_receiver || !move->is_lent))
         (void)sim_ok(s, "kvp_seq_close", kvp_seq_close(side->cache, move->seqs[is_receiver], NULL));
-    }
     move->ids[is_receiver] = 0;
     move->seqs[is_receiver].bits = 0;
 }
@@ -242,11 +231,9 @@ static void drop(sim *s, sim_move *move)
 
 void sim_moves_drop(sim *s, uint32_t space)
 {
-    for (uint32_t i = 0; i < SIM_MOVES; i++) {
-        if (s->moves[i].tag != 0 && (space == SIM_SPACES || s->moves[i].space == space)) {
+    for (uint32_t i = 0; i < SIM_MOVES; i++)
+        if (s->moves[i].tag != 0 && (space == SIM_SPACES || s->moves[i].space == space))
             drop(s, &s->moves[i]);
-        }
-    }
 }
 
 /* Sequences of which a step that failed has taken back KV, which may have been sent. */
@@ -254,9 +241,8 @@ void sim_moves_cut(sim *s, const kvp_seq *cut, uint32_t n)
 {
     for (uint32_t k = 0; k < n * SIM_MOVES; k++) {
         sim_move *move = &s->moves[k % SIM_MOVES];
-        if (move->tag != 0 && move->seqs[!move->is_up].bits == cut[k / SIM_MOVES].bits) {
+        if (move->tag != 0 && move->seqs[!move->is_up].bits == cut[k / SIM_MOVES].bits)
             drop(s, move);
-        }
     }
 }
 
@@ -291,9 +277,8 @@ void sim_moves_lose(sim *s, uint32_t gone)
 static bool may_fail(sim *s, const sim_move *move, kvp_status status)
 {
     bool has_windows = false;
-    for (uint32_t g = 0; g < s->config.n_groups; g++) {
+    for (uint32_t g = 0; g < s->config.n_groups; g++)
         has_windows |= s->config.groups[g].recent_tokens > 0;
-    }
     return move->is_excused || move->is_lent || s->links[!move->is_up].has_lied ||
            (status == KVP_E_DROPPED && has_windows);
 }
@@ -312,16 +297,13 @@ static void note_failed(sim *s, sim_move *move, const kvp_transfer_info *info)
 static void receive_all(sim *s, sim_move *move, const kvp_transfer_info *info)
 {
     const sim_side *side = side_of(s, move, true);
-    if (s->peer.weights[move->space] != s->weights[move->space]) {
+    if (s->peer.weights[move->space] != s->weights[move->space])
         verdict_bad(&s->verdict, "move %" PRIu64 " brought KV of other weights", move->tag);
-    }
     compare(s, side, move, (kvp_range){info->begin, info->end});
-    if (!sim_ok(s, "kvp_seq_commit", kvp_seq_commit(side->cache, move->seqs[1], move->n))) {
+    if (!sim_ok(s, "kvp_seq_commit", kvp_seq_commit(side->cache, move->seqs[1], move->n)))
         return;
-    }
-    if (side->states->n > 0 && move->n % s->config.unit_tokens == 0) {
+    if (side->states->n > 0 && move->n % s->config.unit_tokens == 0)
         (void)sim_ok(s, "kvp_seq_checkpoint", kvp_seq_checkpoint(side->cache, move->seqs[1], NULL));
-    }
     s->seen[is_here(s, side) ? SIM_moved_here : SIM_moved_there]++;
     s->seen[SIM_moved_requests] += move->is_lent;
     s->seen[SIM_moved_states] += side->states->n > 0;
@@ -337,23 +319,19 @@ static void look(sim *s, sim_move *move)
         const uint64_t id = move->ids[is_receiver];
         if (id == 0 || !sim_ok(s, "kvp_transfer_info",
                                is_receiver ? kvp_receiver_info_get(side->receiver, id, &info)
-                                           : kvp_sender_info_get(side->sender, id, &info))) {
+                                           : kvp_sender_info_get(side->sender, id, &info)))
             continue;
-        }
         if (info.state == KVP_TRANSFER_FAILED) {
             note_failed(s, move, &info);
         } else if (info.state == KVP_TRANSFER_COMPLETE) {
-            if (is_receiver && move->seqs[1].bits != 0) {
+            if (is_receiver && move->seqs[1].bits != 0)
                 receive_all(s, move, &info);
-            }
-            if (info.owed == 0) { /* the peer knows */
+            if (info.owed == 0) /* the peer knows */
                 drop_half(s, move, is_receiver != 0);
-            }
         }
     }
-    if (move->tag != 0 && move->ids[0] == 0 && move->ids[1] == 0) {
+    if (move->tag != 0 && move->ids[0] == 0 && move->ids[1] == 0)
         drop(s, move);
-    }
 }
 
 /* -------------------------------------------------------------------------------------- prefill */
@@ -362,11 +340,9 @@ static void look(sim *s, sim_move *move)
 static uint32_t steps_of(const sim *s, kvp_seq seq)
 {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < s->n_out; k++) {
-        for (uint32_t i = 0; i < s->out[k]->n_items; i++) {
+    for (uint32_t k = 0; k < s->n_out; k++)
+        for (uint32_t i = 0; i < s->out[k]->n_items; i++)
             n += s->out[k]->items[i].seq.bits == seq.bits;
-        }
-    }
     return n;
 }
 
@@ -377,15 +353,13 @@ static void prefill_here(sim *s, sim_move *move, uint32_t end)
     kvp_stats stats;
     (void)sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats));
     if (s->n_out >= SIM_STEPS - 1 || stats.steps_out >= SIM_STEPS - 1 ||
-        (n_out > 0 && s->config.steps == KVP_STEPS_ORDERED)) {
+        (n_out > 0 && s->config.steps == KVP_STEPS_ORDERED))
         return;
-    }
     sim_work *work = sim_work_begin(s);
     sim_tell(s, work);
     if (work == NULL ||
-        !take_item(s, &s->sides[0], move, (kvp_range){move->n_ordered, end}, &work->items[0])) {
+        !take_item(s, &s->sides[0], move, (kvp_range){move->n_ordered, end}, &work->items[0]))
         return;
-    }
     work->n_items = 1;
     if (s->config.steps == KVP_STEPS_OVERLAPPED) {
         (void)sim_ok(s, "kvp_step_commit",
@@ -409,11 +383,10 @@ static void prefill(sim *s, sim_move *move)
 {
     if (!move->is_lent && move->seqs[0].bits != 0 && move->n_ordered < move->n) {
         const uint32_t end = move->n_ordered + 1 + sim_below(s, move->n - move->n_ordered);
-        if (move->is_up) {
+        if (move->is_up)
             prefill_here(s, move, end);
-        } else {
+        else
             prefill_there(s, move, end);
-        }
     }
 }
 
@@ -449,9 +422,8 @@ static void tell_ready(sim *s, const sim_move *move)
     kvp_seq_info info;
     if (kvp_seq_info_get(side->cache, move->seqs[0], &info) != KVP_OK ||
         kvp_sender_info_get(side->sender, move->ids[0], &transfer) != KVP_OK ||
-        transfer.state == KVP_TRANSFER_COMPLETE || transfer.state == KVP_TRANSFER_FAILED) {
+        transfer.state == KVP_TRANSFER_COMPLETE || transfer.state == KVP_TRANSFER_FAILED)
         return;
-    }
     const uint32_t n = info.computed_tokens - info.computed_tokens % s->entry;
     (void)sim_ok(s, "kvp_sender_ready",
                  kvp_sender_ready(side->sender, move->ids[0], KVP_LAYERS_ALL,
@@ -466,9 +438,8 @@ static void progress(sim *s, uint32_t side)
     }
     for (uint32_t i = 0; i < SIM_MOVES; i++) {
         const sim_move *move = &s->moves[i];
-        if (move->ids[0] != 0 && move->tells_ready && move->is_up == (side == 0)) {
+        if (move->ids[0] != 0 && move->tells_ready && move->is_up == (side == 0))
             tell_ready(s, move);
-        }
     }
     (void)sim_ok(s, "kvp_sender_progress", kvp_sender_progress(s->sides[side].sender, NULL));
     (void)sim_ok(s, "kvp_receiver_progress",
@@ -508,16 +479,14 @@ static void insist(sim *s, sim_move *move)
          i < ROUNDS && !may_fail(s, move, KVP_OK) && move->tag == tag && !s->verdict.is_bad; i++) {
         prefill(s, move);
         sim_settle(s);
-        if (s->work != NULL) { /* later steps take effect behind it */
+        if (s->work != NULL) /* later steps take effect behind it */
             sim_advance(s);
-        }
         progress(s, i % 2);
         look(s, move);
     }
     if (move->tag == tag && !s->verdict.is_bad) {
-        if (!may_fail(s, move, KVP_OK)) {
+        if (!may_fail(s, move, KVP_OK))
             tell_stuck(s, move);
-        }
         s->seen[SIM_moves_given_up]++;
         drop(s, move);
     }
@@ -537,10 +506,8 @@ void sim_moves(sim *s)
     } else {
         prefill(s, move);
         progress(s, sim_below(s, 2));
-        for (uint32_t i = 0; i < SIM_MOVES && !s->verdict.is_bad; i++) {
-            if (s->moves[i].tag != 0) {
+        for (uint32_t i = 0; i < SIM_MOVES && !s->verdict.is_bad; i++)
+            if (s->moves[i].tag != 0)
                 look(s, &s->moves[i]);
-            }
-        }
     }
 }

@@ -63,9 +63,8 @@ static void side_begin(sim *s, sim_side *side)
         const kvp_layout layout = layout_of_states(side->states);
         wrap(s, side, side->memory->n_groups, &layout, side->states->slots);
     }
-    if (s->verdict.is_bad) {
+    if (s->verdict.is_bad)
         return;
-    }
     kvp_transfer_config_init(&config);
     config.cache = side->cache;
     config.memories = (const kvp_memory *const *)side->parts;
@@ -79,9 +78,8 @@ static void side_end(sim_side *side)
 {
     kvp_sender_destroy(side->sender);
     kvp_receiver_destroy(side->receiver);
-    for (uint32_t i = 0; i <= SIM_GROUPS; i++) {
+    for (uint32_t i = 0; i <= SIM_GROUPS; i++)
         kvp_memory_destroy(side->parts[i]);
-    }
     memset(side, 0, sizeof *side);
 }
 
@@ -144,9 +142,8 @@ static void peer_begin(sim *s)
     const kvp_config config = config_of_peer(s);
     if (!sim_ok(s, "kvp_cache_create", kvp_cache_create(&config, NULL, 0, &peer->cache)) ||
         !sched_memory_create(&peer->memory, peer->cache) ||
-        !sched_states_create(&peer->states, peer->cache, 0)) {
+        !sched_states_create(&peer->states, peer->cache, 0))
         return;
-    }
     peer->memory.entry[0] = s->entry;
     for (uint32_t i = 0; i < SIM_SPACES; i++) {
         (void)sim_ok(s, "kvp_ns_open", kvp_ns_open(peer->cache, &i, sizeof i, &peer->spaces[i]));
@@ -177,12 +174,10 @@ void sim_sides_begin(sim *s)
                              .spaces = s->spaces,
                              .weights = s->weights};
     side_begin(s, &s->sides[0]);
-    if (s->peer.cache == NULL) {
+    if (s->peer.cache == NULL)
         peer_begin(s);
-    }
-    if (!s->verdict.is_bad) {
+    if (!s->verdict.is_bad)
         connect(s);
-    }
 }
 
 void sim_sides_end(sim *s, bool is_last)
@@ -192,9 +187,8 @@ void sim_sides_end(sim *s, bool is_last)
         sim_moves_lose(s, 0);
     }
     side_end(&s->sides[0]);
-    if (is_last) {
+    if (is_last)
         peer_end(s);
-    }
 }
 
 void sim_peer_dies(sim *s)
@@ -203,9 +197,8 @@ void sim_peer_dies(sim *s)
     sim_moves_lose(s, 1);
     peer_end(s);
     peer_begin(s);
-    if (!s->verdict.is_bad) {
+    if (!s->verdict.is_bad)
         connect(s);
-    }
     s->seen[SIM_peer_deaths]++;
 }
 

@@ -12,20 +12,17 @@ static uint32_t find_unit(const sim_reader *reader, const kvp_event *event)
     uint32_t i = 0;
     while (i < reader->n &&
            (memcmp(&reader->units[i].hash, &event->hash, sizeof event->hash) != 0 ||
-            reader->units[i].tier != event->tier || reader->units[i].group != event->group)) {
+            reader->units[i].tier != event->tier || reader->units[i].group != event->group))
         i++;
-    }
     return i;
 }
 
 static void clear_root(sim_reader *reader, const kvp_hash *root)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < reader->n; i++) {
-        if (memcmp(&reader->units[i].root, root, sizeof *root) != 0) {
+    for (uint32_t i = 0; i < reader->n; i++)
+        if (memcmp(&reader->units[i].root, root, sizeof *root) != 0)
             reader->units[n++] = reader->units[i];
-        }
-    }
     reader->n = n;
 }
 
@@ -57,12 +54,10 @@ static void list_all(sim *s)
     uint64_t newest = 0;
     reader->n = 0;
     if (!sim_ok(s, "kvp_events_snapshot",
-                kvp_events_snapshot(s->cache, reader->events, reader->n_max, NULL, &n, &newest))) {
+                kvp_events_snapshot(s->cache, reader->events, reader->n_max, NULL, &n, &newest)))
         return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         take_event(s, &reader->events[i]);
-    }
     reader->next = newest + 1;
 }
 
@@ -95,12 +90,10 @@ void sim_read(sim *s)
             list_all(s);
             return;
         }
-        if (!sim_ok(s, "kvp_events_read", status)) {
+        if (!sim_ok(s, "kvp_events_read", status))
             return;
-        }
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             take_event(s, &events[i]);
-        }
         s->reader.next += n;
     }
 }
@@ -113,13 +106,11 @@ void sim_compare(sim *s)
     sim_read(s);
     if (s->verdict.is_bad ||
         !sim_ok(s, "kvp_events_snapshot",
-                kvp_events_snapshot(s->cache, reader->events, reader->n_max, NULL, &n, &newest))) {
+                kvp_events_snapshot(s->cache, reader->events, reader->n_max, NULL, &n, &newest)))
         return;
-    }
     bool same = n == reader->n && newest + 1 == reader->next;
-    for (uint32_t i = 0; i < n && same; i++) {
+    for (uint32_t i = 0; i < n && same; i++)
         same = find_unit(reader, &reader->events[i]) < reader->n;
-    }
     if (!same) {
         verdict_bad(&s->verdict,
                     "a reader has %" PRIu32 " units up to event %" PRIu64 ", the cache %" PRIu32

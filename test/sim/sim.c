@@ -32,9 +32,8 @@ static const char *const names[] = {
 
 bool sim_ok(sim *s, const char *call, kvp_status status)
 {
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         verdict_bad(&s->verdict, "%s: %s", call, kvp_status_name(status));
-    }
     return status == KVP_OK;
 }
 
@@ -47,26 +46,23 @@ static void begin_life(sim *s)
     if (!sim_ok(s, "kvp_cache_create", kvp_cache_create(&s->config, NULL, 0, &s->cache)) ||
         !sim_ok(s, "kvp_cache_config_get", kvp_cache_config_get(s->cache, &s->config)) ||
         !sched_memory_create(&s->memory, s->cache) ||
-        !sched_states_create(&s->states, s->cache, SIM_STATES)) {
+        !sched_states_create(&s->states, s->cache, SIM_STATES))
         return;
-    }
     s->memory.entry[0] = s->entry;
     start_cache(s->cache);
     (void)sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats));
     s->n_plans = stats.plans;
     sim_load(s);
-    for (uint32_t i = 0; i < SIM_SPACES; i++) {
+    for (uint32_t i = 0; i < SIM_SPACES; i++)
         (void)sim_ok(s, "kvp_ns_open", kvp_ns_open(s->cache, spaces[i], 1, &s->spaces[i]));
-    }
     (void)sim_ok(s, "kvp_sched_create",
                  kvp_sched_create(&s->sched_config, s->cache, NULL, 0, &s->sched));
     start_sched(s->sched);
     sim_store_begin(s);
     sim_workers_begin(s);
     sim_reader_begin(s);
-    if (!s->verdict.is_bad) {
+    if (!s->verdict.is_bad)
         sim_sides_begin(s);
-    }
 }
 
 static void add_stats(sim *s)
@@ -108,25 +104,22 @@ static void next_life(sim *s)
         sim_disk_stop_after(s->disk, 0); /* nothing that a killed process would not do */
     }
     end_life(s, false);
-    if (how == 2) {
+    if (how == 2)
         sim_disk_power_off(s->disk);
-    } else {
+    else
         sim_disk_kill(s->disk);
-    }
     sim_disk_fail_write(s->disk, UINT64_MAX, 0); /* what was to fail is over, too */
     s->seen[how == 0 ? SIM_stops : how == 1 ? SIM_kills : SIM_power_losses]++;
-    if (!s->verdict.is_bad) {
+    if (!s->verdict.is_bad)
         begin_life(s);
-    }
 }
 
 static void audit(sim *s)
 {
     kvp_violation violation;
     if (kvp_cache_check(s->cache, 3, &violation) != KVP_OK ||
-        kvp_sched_check(s->sched, &violation) != KVP_OK) {
+        kvp_sched_check(s->sched, &violation) != KVP_OK)
         verdict_bad(&s->verdict, "%s: %s", violation.invariant, violation.detail);
-    }
 }
 
 static void flush_space(sim *s)
@@ -146,35 +139,34 @@ static void one_call(sim *s)
 {
     const uint32_t what = sim_below(s, 1000);
     s->now += sim_below(s, 2000000);
-    if (what < 180) {
+    if (what < 180)
         sim_submit(s);
-    } else if (what < 520) {
+    else if (what < 520)
         sim_advance(s);
-    } else if (what < 600) {
+    else if (what < 600)
         sim_device(s);
-    } else if (what < 720) {
+    else if (what < 720)
         sim_store_work(s);
-    } else if (what < 780) {
+    else if (what < 780)
         sim_read(s);
-    } else if (what < 900) {
+    else if (what < 900)
         sim_moves(s);
-    } else if (what < 910) {
+    else if (what < 910)
         sim_tick(s);
-    } else if (what < 950) {
+    else if (what < 950)
         sim_compare(s);
-    } else if (what < 970) {
+    else if (what < 970)
         sim_abort(s);
-    } else if (what < 980) {
+    else if (what < 980)
         sim_fail(s);
-    } else if (what < 985) {
+    else if (what < 985)
         flush_space(s);
-    } else if (what < 992) {
+    else if (what < 992)
         sim_save(s);
-    } else if (what < 996) {
+    else if (what < 996)
         audit(s);
-    } else {
+    else
         next_life(s);
-    }
 }
 
 /* ----------------------------------------------------------------------------------------- runs */
@@ -213,9 +205,8 @@ static int tell(const uint64_t *seen, uint64_t calls, bool is_verbose)
 {
     int n_missing = 0;
     for (int i = 0; i < SIM_SITUATIONS_N; i++) {
-        if (is_verbose) {
+        if (is_verbose)
             printf("%12" PRIu64 "  %s\n", seen[i], names[i]);
-        }
         if (seen[i] == 0 && calls >= CALLS_OF_ALL) {
             printf("never happened: %s\n", names[i]);
             n_missing++;
@@ -254,16 +245,13 @@ int main(int argc, char **argv)
                         "[--start-at N] [--verbose]\n");
         return 2;
     }
-    if (o.is_one) {
+    if (o.is_one)
         return !run_config(&o, o.config, o.calls, seen);
-    }
     const time_t begin = time(NULL);
     for (uint64_t i = 0; o.seconds > 0 ? (uint64_t)(time(NULL) - begin) < o.seconds : n < o.calls;
-         i++, n += CALLS_A_CONFIG) {
-        if (!run_config(&o, i, CALLS_A_CONFIG, seen)) {
+         i++, n += CALLS_A_CONFIG)
+        if (!run_config(&o, i, CALLS_A_CONFIG, seen))
             return 1;
-        }
-    }
     printf("%" PRIu64 " calls of seed %" PRIu64 "\n", n, o.seed);
     return tell(seen, n, o.is_verbose);
 }

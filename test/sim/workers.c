@@ -29,9 +29,8 @@ void sim_workers_begin(sim *s)
 
 void sim_workers_end(sim *s)
 {
-    for (int i = 0; i < SIM_MIRRORS; i++) {
+    for (int i = 0; i < SIM_MIRRORS; i++)
         kvp_wire_mirror_destroy(s->workers.mirrors[i]);
-    }
     kvp_wire_sender_destroy(s->workers.sender);
 }
 
@@ -43,20 +42,17 @@ static bool open_on_device(sim *s, uint32_t id, kvp_seq *out_seq)
     kvp_seq_info info;
     if (!r->is_here || id % SIM_SAMPLES >= r->n_samples ||
         kvp_request_sample(s->sched, r->handle, id % SIM_SAMPLES, &sample) != KVP_OK ||
-        sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK) {
+        sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK)
         return false;
-    }
     *out_seq = sample.seq;
     return info.tier == KVP_DEVICE;
 }
 
 static uint32_t step_tokens_of(const sim *s, const sim_work *work, kvp_seq seq)
 {
-    for (uint32_t i = 0; i < s->step.n_seqs && work->is_sched; i++) {
-        if (s->step.seqs[i].seq.bits == seq.bits) {
+    for (uint32_t i = 0; i < s->step.n_seqs && work->is_sched; i++)
+        if (s->step.seqs[i].seq.bits == seq.bits)
             return s->step.seqs[i].n_tokens;
-        }
-    }
     return 0;
 }
 
@@ -126,9 +122,8 @@ static void give(sim *s, const sim_work *work, size_t n_bytes, bool is_full)
                      kvp_wire_mirror_apply(w->mirrors[i], w->bytes, n_bytes, &news));
         if (kvp_wire_mirror_digest(w->mirrors[i]) != kvp_wire_sender_digest(w->sender) ||
             news.n_copies != work->n_copies ||
-            memcmp(news.copies, work->copies, work->n_copies * sizeof *work->copies) != 0) {
+            memcmp(news.copies, work->copies, work->n_copies * sizeof *work->copies) != 0)
             verdict_bad(&s->verdict, "mirror %d has not what it was sent", i);
-        }
     }
     s->seen[SIM_full_messages] += is_full;
 }
@@ -143,13 +138,11 @@ static void tell(sim *s, const sim_work *work)
     const kvp_wire_step step = collect(s, work, items, closed, is_full);
     w->wants_full = false;
     if (!sim_ok(s, "kvp_wire_sender_encode",
-                kvp_wire_sender_encode(w->sender, &step, w->bytes, SIM_BYTES, &n_bytes))) {
+                kvp_wire_sender_encode(w->sender, &step, w->bytes, SIM_BYTES, &n_bytes)))
         return;
-    }
     give(s, work, n_bytes, is_full);
-    for (uint32_t i = 0; i < step.n_items && !s->verdict.is_bad; i++) {
+    for (uint32_t i = 0; i < step.n_items && !s->verdict.is_bad; i++)
         compare_row(s, &items[i]);
-    }
 }
 
 /* ------------------------------------------------------------------------ what a worker will do */

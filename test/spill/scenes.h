@@ -27,6 +27,8 @@ static inline void close_world(world *w)
     assert_good(w);
 }
 
+#define scoped_world ENDED_BY(close_world) world
+
 /* n tokens: `same` of them are those of every line, the others begin with `first`. */
 static inline world_line line_of(const world *w, uint32_t n, uint32_t same, int32_t first)
 {

@@ -6,7 +6,7 @@
 
 TEST(comes_back_after_a_restart)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -16,16 +16,12 @@ TEST(comes_back_after_a_restart)
     assert_int_equal(world_stats(&w).written, 4);
     forget_cache(&w);
     const kvp_spill_answer answer = world_ask(&w, &line, 5);
-    assert_int_equal(answer.tag, 5);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 32);
-    assert_int_equal(answer.more_tokens, 32);
+    assert_fields(answer, tag, 5, outcome, KVP_SPILL_LOADED, hit_tokens, 32, more_tokens, 32);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
     assert_int_equal(world_stats(&w).loaded, 4);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 4); /* not again */
     assert_int_equal(world_ask(&w, &line, 6).outcome, KVP_SPILL_NOTHING);
-    close_world(&w);
 }
 
 /* By the first byte of their keys, which are hashes. */
@@ -40,7 +36,7 @@ static void note(void *context, const kvp_digest *key, int is_there)
 
 TEST(what_the_store_has_is_noted)
 {
-    world w;
+    scoped_world w;
     uint8_t last = 0;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
@@ -58,12 +54,11 @@ TEST(what_the_store_has_is_noted)
     (void)world_ask(&w, &other, 6);
     assert_int_equal(noted[1], 8);
     assert_int_equal(noted[0], 2); /* and not found */
-    close_world(&w);
 }
 
 TEST(only_what_is_hit_is_written)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_world(&w, &options);
     const world_line first = line_of(&w, 40, 20, 100);
@@ -77,7 +72,6 @@ TEST(only_what_is_hit_is_written)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &first, 1).hit_tokens, 16);
     compute(&w, &first);
-    close_world(&w);
 }
 
 TEST(decisions_are_those_of_the_comment)
@@ -118,7 +112,7 @@ TEST(decisions_are_those_of_the_comment)
 
 TEST(a_part_is_loaded_in_the_time_that_is_left)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.more.load_bytes_s = 6400; /* a record in 0.01 s */
     options.more.compute_tokens_s = 1;
@@ -133,8 +127,7 @@ TEST(a_part_is_loaded_in_the_time_that_is_left)
     answer = world_settle(&w);
     assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
     assert_int_equal(answer.hit_tokens, 40); /* 5 records of 8 tokens: 0.05 s */
-    assert_int_equal(world_stats(&w).decided_part, 1);
-    assert_int_equal(world_stats(&w).decided_none, 0);
+    assert_fields(world_stats(&w), decided_part, 1, decided_none, 0);
     forget_cache(&w);
     const kvp_spill_request late = {
         .struct_size = sizeof late, .tag = 2, .deadline_ns = w.now + 5000000};
@@ -142,30 +135,27 @@ TEST(a_part_is_loaded_in_the_time_that_is_left)
     assert_int_equal(world_settle(&w).outcome, KVP_SPILL_COMPUTE);
     assert_int_equal(world_stats(&w).decided_none, 1);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* What was hit has nodes already: only the rest of the prompt needs some. */
 TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.n_nodes = WORLD_SPACES + 20; /* the prompt has 16 units */
     const world_line line = open_stored(&w, &options);
     const world_line begin = line_of(&w, 48, 48, 0);
     compute(&w, &begin);
     const kvp_spill_answer answer = world_ask(&w, &line, 1);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 64);
+    assert_fields(answer, outcome, KVP_SPILL_LOADED, hit_tokens, 64);
     compute(&w, &line);
-    close_world(&w);
 }
 
 TEST(sharers_wait_for_one_load)
 {
     const int is_aborted = *state != NULL;
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     const world_line line = open_stored(&w, &options);
     const world_line other = line_of(&w, 70, 64, 900);
@@ -179,13 +169,9 @@ TEST(sharers_wait_for_one_load)
         assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
     assert_int_equal(kvp_spill_abort(w.spill, 3), KVP_E_ARG);
     const kvp_spill_answer answer = world_settle(&w);
-    assert_int_equal(answer.tag, 2);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 64);
-    assert_int_equal(world_stats(&w).loaded, 8);
-    assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], is_aborted ? 1 : 2);
+    assert_fields(answer, tag, 2, outcome, KVP_SPILL_LOADED, hit_tokens, 64);
+    assert_fields(world_stats(&w), loaded, 8, outcomes[KVP_SPILL_LOADED], is_aborted ? 1 : 2);
     compute(&w, &other);
-    close_world(&w);
 }
 
 TEST(sharers_are_not_aborted)
@@ -200,7 +186,7 @@ TEST(a_request_that_is_over_leaves_nothing)
 {
     kvp_spill_answer answers[8];
     kvp_stats stats;
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.more.max_wait_ns = 5000;
     const world_line line = open_stored(&w, &options);
@@ -221,12 +207,11 @@ TEST(a_request_that_is_over_leaves_nothing)
     assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
     assert_int_equal(world_stats(&w).loaded, 4); /* what was on its way is kept */
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    close_world(&w);
 }
 
 TEST(what_is_over_a_budget_is_left_out)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     options.more.put_bytes_s = 64 * 3 + 32; /* three records, and a half */
@@ -246,7 +231,6 @@ TEST(what_is_over_a_budget_is_left_out)
     compute(&w, &line);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 8);
-    close_world(&w);
 }
 
 /* What is wrong is noticed while the store writes it. */
@@ -255,7 +239,7 @@ TEST(what_is_invalidated_is_taken_back)
     kvp_spill_answer answers[8];
     kvp_open_info info;
     kvp_seq seq;
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -270,13 +254,12 @@ TEST(what_is_invalidated_is_taken_back)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 8);
     compute(&w, &line);
-    close_world(&w);
 }
 
 TEST(an_epoch_hides_what_was_before)
 {
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     world_line line = open_stored(&w, &options);
     world_ask_now(&w, &line, 1);
@@ -290,12 +273,11 @@ TEST(an_epoch_hides_what_was_before)
     world_truth(&w, &line);
     assert_int_equal(world_ask(&w, &line, 2).outcome, KVP_SPILL_NOTHING);
     assert_int_equal(compute(&w, &line).hit_tokens, 0);
-    close_world(&w);
 }
 
 TEST(a_window_needs_its_end_only)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.n_groups = 2;
     options.n_blocks = options.host_blocks = 100;
@@ -306,12 +288,11 @@ TEST(a_window_needs_its_end_only)
     assert_int_equal(world_stats(&w).loaded, 11);
     assert_true(world_stats(&w).scratch_bytes > 0); /* of token 4 to 7, which no query sees */
     assert_int_equal(compute(&w, &line).hit_tokens, 64);
-    close_world(&w);
 }
 
 TEST(a_chunk_needs_none_before_it)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.n_groups = 2;
     options.n_blocks = options.host_blocks = 100;
@@ -321,7 +302,6 @@ TEST(a_chunk_needs_none_before_it)
     /* Group 0: 8 records. Group 1: the two of the chunk that begins at token 48. */
     assert_int_equal(world_stats(&w).loaded, 10);
     assert_int_equal(compute(&w, &line).hit_tokens, 64);
-    close_world(&w);
 }
 
 /* Copies into the host blocks that a load takes are in a plan that has not run. */
@@ -329,12 +309,11 @@ TEST(reads_wait_for_copies)
 {
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[32];
-    int32_t blocks[32];
-    int32_t host[32];
+    int32_t blocks[32], host[32];
     kvp_spill_answer answers[8];
     kvp_mirrored mirrored;
     uint32_t n = 0;
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.host_blocks = 33;
     options.more.put_bytes_day = 512; /* of the first line: nothing else is mirrored */
@@ -360,13 +339,12 @@ TEST(reads_wait_for_copies)
     world_run(&w);
     assert_int_equal(world_settle(&w).hit_tokens, 64);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* What is hot is on the device only, and the engine has never reported it. */
 TEST(the_last_flush_writes_what_is_cached)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_world(&w, &options);
     const world_line first = line_of(&w, 40, 16, 100);
@@ -382,14 +360,13 @@ TEST(the_last_flush_writes_what_is_cached)
     compute(&w, &first);
     compute(&w, &second);
     assert_int_equal(kvp_spill_flush(w.spill, w.now, w.now - 1), KVP_E_AGAIN);
-    close_world(&w);
 }
 
 /* Each transfer fails once: the request computes, and nothing else happens. */
 TEST(a_transfer_that_fails_costs_a_computation)
 {
     for (uint32_t n = 1; n <= 18; n++) {
-        world w;
+        scoped_world w;
         memset(&liar, 0, sizeof liar);
         liar.fail_at = n; /* 8 puts, 8 gets */
         world_options options = world_defaults();
@@ -397,15 +374,14 @@ TEST(a_transfer_that_fails_costs_a_computation)
         const world_line line = open_stored(&w, &options);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
         const uint32_t n_right = n > 16 ? 8 : (n - 1) % 8; /* records before it */
-        assert_int_equal(answer.hit_tokens, 8 * n_right);
-        assert_int_equal(answer.outcome, n == 1   ? KVP_SPILL_NOTHING
-                                         : n == 9 ? KVP_SPILL_FAILED
-                                                  : KVP_SPILL_LOADED);
+        assert_fields(answer, hit_tokens, 8 * n_right, outcome,
+                      n == 1   ? KVP_SPILL_NOTHING
+                      : n == 9 ? KVP_SPILL_FAILED
+                               : KVP_SPILL_LOADED);
         assert_int_equal(world_stats(&w).load_failed, n > 8 && n <= 16);
         compute(&w, &line);
         world_settle(&w); /* what could not be read is written again */
         assert_int_equal(world_stats(&w).written, n > 8 && n <= 16 ? 8 + 17 - n : 8);
-        close_world(&w);
     }
 }
 
@@ -457,7 +433,7 @@ TEST(each_answer_of_a_put_is_counted_once)
                  {KVP_STORE_NO_ROOM, 7, 0, 1, 1},
                  {KVP_STORE_NO_PARENT, 7, 0, 1, 2}}; /* the record before, too */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         open_world(&w, &options);
@@ -469,24 +445,21 @@ TEST(each_answer_of_a_put_is_counted_once)
         world_settle(&w);
         assert_int_equal(lie.n, 0);
         kvp_spill_stats stats = world_stats(&w);
-        assert_int_equal(stats.written, cases[i].written);
-        assert_int_equal(stats.written_bytes, 64 * cases[i].written);
-        assert_int_equal(stats.known, cases[i].known);
-        assert_int_equal(stats.put_failed, cases[i].failed);
+        assert_fields(stats, written, cases[i].written, written_bytes, 64 * cases[i].written, known,
+                      cases[i].known, put_failed, cases[i].failed);
         compute(&w, &line);
         world_settle(&w);
         stats = world_stats(&w);
         assert_int_equal(stats.written, cases[i].written);
         assert_int_equal(stats.known, cases[i].known + cases[i].again); /* it has them in truth */
         memset(&lie, 0, sizeof lie);
-        close_world(&w);
     }
 }
 
 /* What is offered to it costs digests and copies, and is refused. */
 TEST(a_store_that_refuses_all_is_left_alone)
 {
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.puts_fail = 1;
     world_options options = world_defaults();
@@ -516,13 +489,12 @@ TEST(a_store_that_refuses_all_is_left_alone)
     }
     assert_int_equal(world_stats(&w).offered, 32 + 8 + 16);
     liar.puts_fail = 0;
-    close_world(&w);
 }
 
 /* A short queue: those behind the record that fails are not out yet, and are given up. */
 TEST(what_has_lost_its_parent_is_given_up)
 {
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.fail_at = 3;
     world_options options = world_defaults();
@@ -533,12 +505,10 @@ TEST(what_has_lost_its_parent_is_given_up)
     const world_line line = line_of(&w, 64, 64, 0);
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 2);
-    assert_int_equal(world_stats(&w).put_failed, 6);
+    assert_fields(world_stats(&w), written, 2, put_failed, 6);
     compute(&w, &line);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 8);
-    close_world(&w);
 }
 
 /* Until nothing moves any more; gives whether the spill has said that something is wrong. */
@@ -584,8 +554,7 @@ TEST(an_answer_that_is_not_due_is_refused)
     for (int how = TWICE; how <= STRAY; how++) {
         for (uint32_t n = 1; n <= 20; n++) {
             world w;
-            uint32_t n_answers = 0;
-            uint32_t outcome = 0;
+            uint32_t n_answers = 0, outcome = 0;
             world_options options = world_defaults();
             options.more.max_wait_ns = 50000000;
             const world_line line = open_stored(&w, &options);
@@ -660,7 +629,7 @@ TEST(creating_fails_whole_or_not)
 {
     kvp_spill *spill = NULL;
     char why[100];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_world(&w, &options);
     kvp_spill_config config;
@@ -697,14 +666,13 @@ TEST(creating_fails_whole_or_not)
     assert_string_equal(why, "slice.n_heads is 0: a record is of layers and heads");
     config.fingerprint.bytes[0] = 0;
     assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
-    close_world(&w);
 }
 
 TEST(wrong_calls_are_refused)
 {
     kvp_spill_answer answer;
     kvp_ns third = {0};
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_world(&w, &options);
     world_line line = line_of(&w, 16, 16, 0);
@@ -725,7 +693,6 @@ TEST(wrong_calls_are_refused)
     assert_int_equal(kvp_spill_drop(w.spill, w.spaces[1], &prompt, 0, w.now), KVP_E_STATE);
     assert_string_equal(kvp_spill_outcome_name(KVP_SPILL_LOADED), "loaded");
     assert_string_equal(kvp_spill_outcome_name(KVP_SPILL_OUTCOMES), "?");
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -73,7 +73,7 @@ static void comes_back(world *w, const world_line *line, uint32_t n_tokens)
 
 TEST(each_block_is_digested_once)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 404, 404, 0); /* 101 blocks, 50 records */
@@ -92,13 +92,12 @@ TEST(each_block_is_digested_once)
     assert_int_equal(world_stats(&w).written, 50 + 10);
     comes_back(&w, &line, 400);
     comes_back(&w, &other, 400);
-    close_world(&w);
 }
 
 /* What finds no place is offered again when there is one, without digests. */
 TEST(what_was_left_out_is_written_later)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.more.max_puts = 4;
     open_writer(&w, &options);
@@ -120,13 +119,12 @@ TEST(what_was_left_out_is_written_later)
     assert_int_equal(digests_since(before), 100);
     close_seq(&w, seq);
     comes_back(&w, &line, 400);
-    close_world(&w);
 }
 
 /* The same sequence, and partly the same blocks, but other tokens. */
 TEST(other_tokens_have_other_digests)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
@@ -140,13 +138,12 @@ TEST(other_tokens_have_other_digests)
     world_settle(&w);
     comes_back(&w, &other, 64);
     comes_back(&w, &line, 64);
-    close_world(&w);
 }
 
 /* Blocks that were evicted have other content: their digests are not believed any more. */
 TEST(evicted_blocks_are_digested_anew)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_writer(&w, &options);
     for (int32_t i = 0; i < 12; i++) {
@@ -158,13 +155,12 @@ TEST(evicted_blocks_are_digested_anew)
         const world_line line = line_of(&w, 400, 0, 1000 * i);
         comes_back(&w, &line, 400);
     }
-    close_world(&w);
 }
 
 /* A digest begins with the epoch. */
 TEST(an_epoch_has_its_own_digests)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
@@ -176,13 +172,12 @@ TEST(an_epoch_has_its_own_digests)
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 16);
     comes_back(&w, &line, 64);
-    close_world(&w);
 }
 
 /* Blocks in a window are seen while they are in the row. */
 TEST(windows_are_digested_once)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.n_groups = 2;
     options.windows[1] = (kvp_window){3, 30};
@@ -195,7 +190,6 @@ TEST(windows_are_digested_once)
     world_settle(&w);
     assert_true(world_stats(&w).written >= 90);
     comes_back(&w, &line, 400);
-    close_world(&w);
 }
 
 /* Two prefixes with one hash: it finds the blocks of either. The index of the cache has few bits,
@@ -205,7 +199,7 @@ TEST(one_hash_is_no_proof)
 {
     enum { PREFIX = 8, ALL = 24 };
     for (int through = 0; through < 2; through++) {
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.hash_bits = 1;
         options.policy = through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
@@ -235,7 +229,6 @@ TEST(one_hash_is_no_proof)
         assert_true(!through || info.hit_tokens == PREFIX);
         close_seq(&w, seq);
         comes_back(&w, &one, ALL);
-        close_world(&w);
     }
 }
 

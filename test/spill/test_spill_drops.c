@@ -53,7 +53,7 @@ static void assert_part_comes_back(world *w, const world_line *line, uint64_t ta
 
 TEST(a_store_that_is_away_is_told_again)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
@@ -77,13 +77,12 @@ TEST(a_store_that_is_away_is_told_again)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 5).hit_tokens, LONG);
     assert_int_equal(compute(&w, &line).hit_tokens, LONG);
-    close_world(&w);
 }
 
 /* A server does not look for parents: what was written behind a record stays there. */
 TEST(all_records_of_the_prompt_are_dropped)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     liar.is_flat = 1;
     const world_line line = open_wrong(&w, &options);
@@ -97,13 +96,12 @@ TEST(all_records_of_the_prompt_are_dropped)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 2).hit_tokens, WRONG_FROM + RECORD);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* What is behind a record that is to be dropped is not loaded, though the cache has the record. */
 TEST(what_is_behind_it_is_hidden)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
@@ -114,7 +112,6 @@ TEST(what_is_behind_it_is_hidden)
     compute(&w, &first);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
     assert_int_equal(compute(&w, &line).hit_tokens, WRONG_FROM + RECORD);
-    close_world(&w);
 }
 
 static void work(world *w, int n_rounds)
@@ -132,7 +129,7 @@ static void work(world *w, int n_rounds)
 /* It is told again and again, and leaves room in a short queue for the sync. */
 TEST(a_flush_ends_beside_a_drop_that_fails)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.max_ops = 1;
     const world_line line = open_wrong(&w, &options);
@@ -144,13 +141,12 @@ TEST(a_flush_ends_beside_a_drop_that_fails)
         work(&w, 1);
     }
     assert_int_not_equal(status, KVP_E_AGAIN);
-    close_world(&w);
 }
 
 /* What was not made sure of is told, and the next flush may be. */
 TEST(a_flush_that_is_not_synced_fails)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     (void)open_wrong(&w, &options);
     for (liar.syncs_fail = 1; liar.syncs_fail >= 0; liar.syncs_fail--) {
@@ -162,14 +158,13 @@ TEST(a_flush_that_is_not_synced_fails)
         assert_int_equal(status, liar.syncs_fail ? KVP_E_IO : KVP_OK);
     }
     liar.syncs_fail = 0;
-    close_world(&w);
 }
 
 /* A put that is on its way when its record is dropped takes effect after the drop, and is seen
  * before it has ended. */
 TEST(a_put_that_overtakes_its_drop_is_hidden)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     liar.is_flat = liar.puts_wait = liar.puts_untold = 1;
     open_world(&w, &options);
@@ -196,21 +191,19 @@ TEST(a_put_that_overtakes_its_drop_is_hidden)
     liar.puts_untold = 0;
     world_settle(&w);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).drops, 0);
-    assert_int_equal(world_stats(&w).taken_back, LONG / RECORD);
+    assert_fields(world_stats(&w), drops, 0, taken_back, LONG / RECORD);
     forget_cache(&w);
     world_ask(&w, &line, 2);
     compute(&w, &line);
     world_settle(&w);
     assert_int_equal(world_stats(&w).taken_back, LONG / RECORD); /* not what is right */
-    close_world(&w);
 }
 
 /* What a load brings whose record is dropped meanwhile is not believed. */
 TEST(a_load_of_what_is_dropped_is_void)
 {
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_wrong(&w, &options);
     world_ask_now(&w, &line, 1);
@@ -222,13 +215,12 @@ TEST(a_load_of_what_is_dropped_is_void)
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     world_settle(&w);
     compute(&w, &line); /* and reads what was hit */
-    close_world(&w);
 }
 
 /* What is to be dropped while a drop is out is told behind it. */
 TEST(a_drop_waits_for_the_one_before)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_wrong(&w, &options);
     const world_line other = line_of(&w, LONG, 0, 500);
@@ -243,13 +235,12 @@ TEST(a_drop_waits_for_the_one_before)
     assert_int_equal(world_stats(&w).drops, 0);
     assert_part_comes_back(&w, &line, 1);
     assert_part_comes_back(&w, &other, 2);
-    close_world(&w);
 }
 
 /* A drop that has failed is tried once more when the spill stops. */
 TEST(the_last_chance_of_a_drop)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
@@ -258,12 +249,11 @@ TEST(the_last_chance_of_a_drop)
     liar.drops_fail = 0;
     forget_cache(&w);
     assert_int_equal(world_stats(&w).drops, 0);
-    close_world(&w);
 }
 
 TEST(what_is_too_much_is_refused)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     liar.drops_fail = 1;
     const world_line line = open_wrong(&w, &options);
@@ -285,15 +275,12 @@ TEST(what_is_too_much_is_refused)
     world_settle(&w);
     assert_int_equal(world_stats(&w).drops, 0);
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
-    close_world(&w);
 }
 
 /* A record of the line, and those behind it, are lost. */
 static void lose(world *w, const world_line *line, uint32_t record)
 {
-    kvp_digest digests[LONG / 4];
-    kvp_digest root;
-    kvp_digest key;
+    kvp_digest digests[LONG / 4], root, key;
     const kvp_digest fingerprint = {{7}};
     const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
     const uint32_t unit = w->options.moves ? RECORD : 4; /* what the engine moves is one block */
@@ -314,7 +301,7 @@ static void lose(world *w, const world_line *line, uint32_t record)
  * all that is lost, not a record more each time. */
 TEST(what_the_store_has_lost_is_written_again)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, LONG, LONG, 0);
@@ -330,14 +317,13 @@ TEST(what_the_store_has_lost_is_written_again)
     world_settle(&w);
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 3).hit_tokens, LONG);
-    close_world(&w);
 }
 
 /* Nobody asks for what is cached. When the store has lost more than half, all may be lost. */
 TEST(what_is_hot_is_written_again)
 {
     for (uint32_t record = 4; record <= 6; record += 2) {
-        world w;
+        scoped_world w;
         world_options options = begin();
         options.moves = 1;
         open_world(&w, &options);
@@ -348,7 +334,6 @@ TEST(what_is_hot_is_written_again)
         compute(&w, &line);
         world_settle(&w);
         assert_int_equal(world_stats(&w).written, record == 4 ? 12 : 8);
-        close_world(&w);
     }
 }
 

@@ -47,7 +47,7 @@ static void be_late_after_each_call(uint32_t max_ops)
     kvp_status status = KVP_E_STATE;
     for (uint32_t n_calls = 0; status == KVP_E_STATE; n_calls++) {
         world_line lines[2];
-        world w;
+        scoped_world w;
         assert_true(n_calls < CALLS);
         world_options options = world_defaults();
         options.max_ops = max_ops;
@@ -69,7 +69,6 @@ static void be_late_after_each_call(uint32_t max_ops)
             assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
         }
         expect_all_is_stored(&w, lines);
-        close_world(&w);
     }
     assert_int_equal(status, KVP_OK);
     assert_true(n_late >= 5 && n_part >= 2);
@@ -90,7 +89,7 @@ TEST(a_flush_that_is_stopped)
 {
     for (uint32_t n_calls = 0; n_calls < 12; n_calls++) {
         world_line lines[2];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         open_cached(&w, &options, lines);
         kvp_status status = KVP_E_AGAIN;
@@ -103,7 +102,6 @@ TEST(a_flush_that_is_stopped)
         assert_int_equal(world_stats(&w).written, RECORDS + 3);
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &late, 9).hit_tokens, 40);
-        close_world(&w);
     }
 }
 
@@ -112,7 +110,7 @@ TEST(there_is_room_for_one_write)
 {
     for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
         world_line lines[2];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         if (by_bytes)
             options.more.put_bytes = 64; /* a record */
@@ -124,11 +122,9 @@ TEST(there_is_room_for_one_write)
         assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
         slowness = 0;
         const kvp_spill_stats after = world_stats(&w);
-        assert_int_equal(after.no_place, before.no_place);
-        assert_int_equal(after.over_budget, before.over_budget);
+        assert_fields(after, no_place, before.no_place, over_budget, before.over_budget);
         assert_int_equal(after.offered - after.no_place - after.over_budget, after.written);
         expect_all_is_stored(&w, lines);
-        close_world(&w);
     }
 }
 
@@ -136,7 +132,7 @@ TEST(there_is_room_for_one_write)
 TEST(a_step_is_always_out)
 {
     world_line lines[2];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.overlapped = 1;
     open_cached(&w, &options, lines);
@@ -145,7 +141,6 @@ TEST(a_step_is_always_out)
     w.keep_out = 0;
     world_run(&w);
     expect_all_is_stored(&w, lines);
-    close_world(&w);
 }
 
 /* The host fills up after the first blocks were mirrored, and each plan has copies of the engine's
@@ -182,7 +177,7 @@ TEST(the_host_fills_up_meanwhile)
 /* The host lends three blocks, and a record has four: it is left out, and holds nothing up. */
 TEST(records_of_more_blocks_than_are_lent)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.record_blocks = 4;
     options.host_blocks = 8;
@@ -193,7 +188,6 @@ TEST(records_of_more_blocks_than_are_lent)
     assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
     assert_int_equal(world_stats(&w).puts + world_stats(&w).written, 0);
     assert_true(world_stats(&w).no_block > 0);
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -6,7 +6,7 @@
 TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
 {
     kvp_spill_answer answer, answers[8];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.more.compute_tokens_s = 1000;
     const world_line line = open_stored(&w, &options);
@@ -26,14 +26,13 @@ TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
     assert_int_equal(world_work_once(&w, answers), 1);
     assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
     world_store(&w);
-    close_world(&w);
 }
 
 /* Nobody waits for the load any more: what is not on its way is not read. */
 TEST(what_all_have_aborted_is_not_read)
 {
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     const world_line line = open_stored(&w, &options);
     world_ask_now(&w, &line, 1);
@@ -45,16 +44,14 @@ TEST(what_all_have_aborted_is_not_read)
     assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
     assert_int_equal(kvp_spill_abort(w.spill, 2), KVP_OK);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).loaded, 4);
-    assert_int_equal(world_stats(&w).queued_bytes, 0);
-    close_world(&w);
+    assert_fields(world_stats(&w), loaded, 4, queued_bytes, 0);
 }
 
 /* The same when the other one was answered, because its time was over. */
 TEST(what_all_have_given_up_is_not_read)
 {
     kvp_spill_answer answer, answers[8];
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     const world_line line = open_stored(&w, &options);
     const kvp_prompt prompt = world_prompt(&line);
@@ -78,12 +75,9 @@ TEST(what_all_have_given_up_is_not_read)
     }
     assert_int_equal(world_stats(&w).loaded, 4);
     assert_int_equal(world_work_once(&w, answers), 1);
-    assert_int_equal(answers[0].tag, 2);
-    assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
+    assert_fields(answers[0], tag, 2, outcome, KVP_SPILL_DEADLINE);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).loaded, 4);
-    assert_int_equal(world_stats(&w).queued_bytes, 0);
-    close_world(&w);
+    assert_fields(world_stats(&w), loaded, 4, queued_bytes, 0);
 }
 
 /* Blocks that are to stay free are no room: as much is loaded as fits beside them. */
@@ -91,7 +85,7 @@ TEST(a_load_leaves_the_spare_blocks)
 {
     for (uint32_t spare = 24; spare <= 48; spare += 8) {
         world_line line;
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.host_blocks = 41; /* 40 that can be used */
         options.more.spare_blocks = spare < 40 ? spare : 39;
@@ -105,7 +99,6 @@ TEST(a_load_leaves_the_spare_blocks)
         forget_cache(&w);
         const uint32_t room = 4 * (40 - options.more.spare_blocks) / 8 * 8;
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, room < 64 ? room : 64);
-        close_world(&w);
     }
 }
 
@@ -121,7 +114,7 @@ TEST(tokens_that_must_not_be_cached_are_not_asked_for)
                  {91, 0}, {699, 0}, {700, 1}, {701, 0}, {1000, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (uint32_t at = 7; at <= 8; at++) { /* the first record's last, or behind it */
-            world w;
+            scoped_world w;
             world_options options = world_defaults();
             options.uncached = uncached;
             options.n_uncached = 4;
@@ -132,7 +125,6 @@ TEST(tokens_that_must_not_be_cached_are_not_asked_for)
             assert_int_equal(world_ask_now(&w, &line, 1).outcome,
                              cases[i].is_one && at == 7 ? KVP_SPILL_NOTHING : KVP_SPILL_WAITS);
             world_settle(&w);
-            close_world(&w);
         }
     }
 }
@@ -141,7 +133,7 @@ TEST(tokens_that_must_not_be_cached_are_not_asked_for)
 TEST(a_key_goes_on_behind_what_is_looked_at)
 {
     for (uint32_t begin = 20; begin <= 36; begin += 4) {
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         options.more.max_tokens = 32;
@@ -158,7 +150,6 @@ TEST(a_key_goes_on_behind_what_is_looked_at)
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, written * 8);
         assert_int_equal(compute(&w, &line).hit_tokens, written * 8);
-        close_world(&w);
     }
 }
 
@@ -171,15 +162,14 @@ TEST(what_a_window_keeps_at_the_begin_is_needed)
         uint32_t sink_tokens; /* of group 1, which keeps the last 10 besides */
         uint32_t fail_at;     /* that is not stored */
         uint32_t cached;      /* tokens */
-        uint32_t hit;
-        uint32_t outcome;
+        uint32_t hit, outcome;
     } rows[] = {{3, 0, 0, 64, KVP_SPILL_LOADED},
                 {3, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},
                 {8, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},
                 {3, 0, 32, 64, KVP_SPILL_LOADED},
                 {8, SINKS_RECORD, 32, 64, KVP_SPILL_LOADED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        world w;
+        scoped_world w;
         memset(&liar, 0, sizeof liar);
         world_options options = world_defaults();
         options.lies = 1;
@@ -205,7 +195,6 @@ TEST(what_a_window_keeps_at_the_begin_is_needed)
                      answer.hit_tokens);
         assert_int_equal(compute(&w, &line).hit_tokens, rows[i].hit);
         liar.puts_fail = 0;
-        close_world(&w);
     }
 }
 
@@ -217,7 +206,7 @@ TEST(a_load_waits_for_room_that_will_come)
     kvp_cold cold[32];
     int32_t blocks[32];
     uint32_t n = 0;
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.host_blocks = 57;
     const world_line line = open_stored(&w, &options);
@@ -243,13 +232,12 @@ TEST(a_load_waits_for_room_that_will_come)
         assert_int_equal(kvp_cache_give_back(w.cache, blocks, n), KVP_OK);
     }
     assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 3);
-    close_world(&w);
 }
 
 /* What a prompt may not hit is not asked for. */
 TEST(what_cannot_be_hit_is_not_loaded)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.more.min_tokens = 64; /* all of it, and not less */
     const world_line line = open_stored(&w, &options);
@@ -276,7 +264,6 @@ TEST(what_cannot_be_hit_is_not_loaded)
         assert_int_equal(answer.outcome, cases[i].outcome);
     }
     assert_int_equal(world_settle(&w).outcome, KVP_SPILL_LOADED);
-    close_world(&w);
 }
 
 /* ---------------------------------------------------------------------- blocks of several sizes */
@@ -301,20 +288,19 @@ static world_line open_sizes(world *w)
 /* Of the window, a record is written if a chunk ends with it: at 48 and 64. */
 TEST(records_of_several_sizes_come_back)
 {
-    world w;
+    scoped_world w;
     const world_line line = open_sizes(&w);
     assert_int_equal(world_stats(&w).written, 2 * 4 + 2);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
     assert_int_equal(world_stats(&w).loaded, 2 * 4 + 1);
     assert_int_equal(world_stats(&w).loaded_bytes, (2 * 64 + 6) * sizeof(uint64_t));
     assert_int_equal(compute(&w, &line).hit_tokens, 64);
-    close_world(&w);
 }
 
 /* The second prompt parts inside a block of each group. */
 TEST(a_prefix_of_several_sizes_ends_where_each_has_what_it_keeps)
 {
-    world w;
+    scoped_world w;
     (void)open_sizes(&w);
     const world_line early = line_of(&w, 60, 45, 900);
     assert_int_equal(world_ask(&w, &early, 1).outcome, KVP_SPILL_NOTHING);
@@ -326,7 +312,6 @@ TEST(a_prefix_of_several_sizes_ends_where_each_has_what_it_keeps)
     const world_line again = line_of(&w, 60, 60, 0); /* parts from that one after 53 */
     assert_int_equal(world_ask(&w, &again, 3).outcome, KVP_SPILL_NOTHING);
     assert_int_equal(compute(&w, &again).hit_tokens, 52);
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -45,7 +45,7 @@ TEST(a_record_waits_for_all_its_copies)
 {
     for (uint32_t n_first = 1; n_first <= 3; n_first++) {
         kvp_spill_answer answers[8];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, 2 * RECORD, 2 * RECORD, 0);
@@ -57,12 +57,10 @@ TEST(a_record_waits_for_all_its_copies)
         assert_int_equal(world_stats(&w).puts, 2); /* the plan has not run */
         assert_int_equal(world_stats(&w).written + world_stats(&w).put_failed, 0);
         world_settle(&w);
-        assert_int_equal(world_stats(&w).written, 2);
-        assert_int_equal(world_stats(&w).put_failed, 0);
+        assert_fields(world_stats(&w), written, 2, put_failed, 0);
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 2 * RECORD);
         assert_int_equal(compute(&w, &line).hit_tokens, 2 * RECORD);
-        close_world(&w);
     }
 }
 
@@ -71,7 +69,7 @@ TEST(a_record_waits_for_its_first_copy)
 {
     for (uint32_t block = 0; block < 2; block++) {
         kvp_spill_answer answers[8];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, RECORD, RECORD, 0);
@@ -85,7 +83,6 @@ TEST(a_record_waits_for_its_first_copy)
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, RECORD);
         assert_int_equal(compute(&w, &line).hit_tokens, RECORD);
-        close_world(&w);
     }
 }
 
@@ -95,7 +92,7 @@ TEST(anothers_place_is_no_parent)
 {
     enum { OPS = 3 };
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.is_flat = 1; /* it looks for no parents */
     world_options options = world_defaults();
@@ -127,8 +124,7 @@ TEST(anothers_place_is_no_parent)
         assert_int_equal(world_ask_now(&w, &question, tag).outcome, KVP_SPILL_WAITS);
     }
     world_work_once(&w, answers);
-    assert_int_equal(world_stats(&w).put_failed, 1);
-    assert_int_equal(world_stats(&w).puts, 2);
+    assert_fields(world_stats(&w), put_failed, 1, puts, 2);
     compute(&w, &other); /* takes the place */
     assert_int_equal(world_stats(&w).puts, 3);
     world_take(&w);
@@ -138,9 +134,7 @@ TEST(anothers_place_is_no_parent)
     assert_int_equal(world_stats(&w).put_failed, 2);
     world_work_once(&w, answers);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 2);
-    assert_int_equal(world_stats(&w).put_failed, 2);
-    close_world(&w);
+    assert_fields(world_stats(&w), written, 2, put_failed, 2);
 }
 
 /* A put that the store does not even take costs that record and those behind it, and holds up no
@@ -149,7 +143,7 @@ TEST(a_put_that_is_not_taken_is_given_up)
 {
     for (uint32_t n = 1; n <= 4; n++) {
         kvp_stats stats;
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         open_world(&w, &options);
@@ -160,14 +154,12 @@ TEST(a_put_that_is_not_taken_is_given_up)
         refused_put = n;
         world_settle(&w);
         assert_int_equal(refused_put, 0);
-        assert_int_equal(world_stats(&w).written, n);
-        assert_int_equal(world_stats(&w).put_failed, 5 - n);
+        assert_fields(world_stats(&w), written, n, put_failed, 5 - n);
         assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
         assert_int_equal(stats.host_lent_blocks, 0);
         compute(&w, &line); /* it is offered again */
         world_settle(&w);
         assert_int_equal(world_stats(&w).written, 5);
-        close_world(&w);
     }
 }
 
@@ -176,7 +168,7 @@ TEST(a_store_that_refuses_all_is_asked_again)
 {
     static const uint64_t rests[] = {1, 2, 4, 8, 16, 32, 64, 64, 64};
     const uint64_t half = UINT64_C(500000000);
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.puts_fail = 1;
     world_options options = world_defaults();
@@ -200,13 +192,12 @@ TEST(a_store_that_refuses_all_is_asked_again)
         assert_int_equal(world_stats(&w).offered, offered += 8);
     }
     liar.puts_fail = 0;
-    close_world(&w);
 }
 
 /* What waits to be written of a namespace goes with its epoch, and nothing else does. */
 TEST(another_epoch_gives_up_its_own_puts)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -218,11 +209,9 @@ TEST(another_epoch_gives_up_its_own_puts)
     compute(&w, &other);
     assert_int_equal(world_stats(&w).puts, 7);
     world_flush(&w, 0);
-    assert_int_equal(world_stats(&w).puts, 3);
-    assert_int_equal(world_stats(&w).lost, 4);
+    assert_fields(world_stats(&w), puts, 3, lost, 4);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 3);
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -75,9 +75,8 @@ static void draw_windows(engine *e, world_options *o)
     for (uint32_t g = percent(e, 15) ? 0 : 1; g < o->n_groups; g++) {
         o->windows[g].recent_tokens = 1 + below(e, 20);
         o->windows[g].sink_tokens = percent(e, 50) ? 0 : below(e, 6);
-        if (percent(e, 25)) {
+        if (percent(e, 25))
             o->windows[g].sink_tokens = KVP_CHUNKED;
-        }
     }
 }
 

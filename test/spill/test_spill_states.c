@@ -41,31 +41,27 @@ static uint64_t open_seqs(const world *w)
 
 TEST(a_state_comes_back_after_a_restart)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0); /* the state at 32 is kept */
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 5);
-    assert_int_equal(world_stats(&w).states_written, 1);
+    assert_fields(world_stats(&w), written, 5, states_written, 1);
     forget_cache(&w);
     const kvp_spill_answer answer = world_ask(&w, &line, 5);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 32);
+    assert_fields(answer, outcome, KVP_SPILL_LOADED, hit_tokens, 32);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    assert_int_equal(world_stats(&w).loaded, 5);
-    assert_int_equal(world_stats(&w).states_loaded, 1);
+    assert_fields(world_stats(&w), loaded, 5, states_loaded, 1);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 5); /* not again */
     assert_int_equal(world_ask(&w, &line, 6).outcome, KVP_SPILL_NOTHING);
-    close_world(&w);
 }
 
 /* KV behind the state is not read: nobody could hit it. */
 TEST(a_load_ends_at_the_deepest_state)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_stored_states(&w, &options);
     assert_int_equal(world_stats(&w).written, 64 / RECORD + 3);
@@ -75,29 +71,26 @@ TEST(a_load_ends_at_the_deepest_state)
     assert_int_equal(world_ask(&w, &longer, 2).hit_tokens, 64);
     assert_int_equal(world_stats(&w).loaded, 64 / RECORD + 2); /* two records, and a state */
     assert_int_equal(compute(&w, &longer).hit_tokens, 64);
-    close_world(&w);
 }
 
 TEST(kv_without_a_state_is_nothing)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0); /* only the state at 60 is kept */
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 64 / RECORD);
-    assert_int_equal(world_stats(&w).states_left_out, 0);
+    assert_fields(world_stats(&w), written, 64 / RECORD, states_left_out, 0);
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* The cache has the KV still, and other prompts took the slot of the state. */
 TEST(a_state_comes_to_its_kv)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.state_slots = 4;
     options.n_blocks = 200;
@@ -113,19 +106,16 @@ TEST(a_state_comes_to_its_kv)
     const kvp_prompt prompt = world_prompt(&line);
     kvp_open_info info;
     assert_int_equal(kvp_cache_match(w.cache, w.spaces[0], &prompt, &info), KVP_OK);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 0, stop_group, 1);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
-    assert_int_equal(world_stats(&w).loaded, 1);
-    assert_int_equal(world_stats(&w).states_loaded, 1);
+    assert_fields(world_stats(&w), loaded, 1, states_loaded, 1);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    close_world(&w);
 }
 
 /* In a group with a window the state depends on no record. */
 TEST(a_state_of_windows_stands_alone)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.windows[0].recent_tokens = 6;
     open_world(&w, &options);
@@ -137,14 +127,13 @@ TEST(a_state_of_windows_stands_alone)
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
     assert_int_equal(world_stats(&w).loaded, 2); /* the last record, and the state */
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    close_world(&w);
 }
 
 /* 256 bytes of KV and 24 of a state for 32 tokens: with the state, loading is slower. */
 TEST(the_bytes_of_a_state_count)
 {
     for (uint64_t rate = 270; rate <= 290; rate += 20) {
-        world w;
+        scoped_world w;
         world_options options = begin();
         options.more.load_bytes_s = rate;
         options.more.compute_tokens_s = 32;
@@ -156,7 +145,6 @@ TEST(the_bytes_of_a_state_count)
         assert_int_equal(world_ask(&w, &line, 1).outcome,
                          rate < 280 ? KVP_SPILL_COMPUTE : KVP_SPILL_LOADED);
         compute(&w, &line);
-        close_world(&w);
     }
 }
 
@@ -165,7 +153,7 @@ TEST(a_state_waits_for_the_kv_of_others)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
         kvp_spill_answer answers[8];
-        world w;
+        scoped_world w;
         world_options options = begin();
         options.more.max_gets = 20;
         const world_line line = open_stored_states(&w, &options);
@@ -180,13 +168,11 @@ TEST(a_state_waits_for_the_kv_of_others)
             world_run(&w);
             world_work_once(&w, answers);
         }
-        assert_int_equal(world_stats(&w).waiting, 0);
-        assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 2);
+        assert_fields(world_stats(&w), waiting, 0, outcomes[KVP_SPILL_LOADED], 2);
         liar.delay = 0;
         assert_int_equal(world_stats(&w).loaded, 64 / RECORD + 2);
         assert_int_equal(compute(&w, &longer).hit_tokens, 64);
         assert_int_equal(compute(&w, &line).hit_tokens, 48);
-        close_world(&w);
     }
 }
 
@@ -195,7 +181,7 @@ TEST(a_transfer_that_fails_costs_a_computation)
 {
     uint64_t n_failed = 0;
     for (uint32_t n = 1; n <= 64 / RECORD + 3 + 48 / RECORD + 1; n++) {
-        world w;
+        scoped_world w;
         world_options options = begin();
         liar.fail_at = n;
         const world_line line = open_stored_states(&w, &options);
@@ -209,7 +195,6 @@ TEST(a_transfer_that_fails_costs_a_computation)
         /* It was written again, but for a state that came, and waits for KV before it. */
         assert_true(world_ask(&w, &line, 2).hit_tokens >= (n == 16 ? 24 : n == 17 ? 40 : 48));
         compute(&w, &line);
-        close_world(&w);
     }
     assert_int_equal(n_failed, 48 / RECORD + 1);
 }
@@ -218,7 +203,7 @@ TEST(a_transfer_that_fails_costs_a_computation)
 
 TEST(only_a_state_that_is_hit_is_written)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
@@ -228,9 +213,7 @@ TEST(only_a_state_that_is_hit_is_written)
     assert_int_equal(world_stats(&w).written, 0);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 5);
-    assert_int_equal(world_stats(&w).states_written, 1);
-    close_world(&w);
+    assert_fields(world_stats(&w), written, 5, states_written, 1);
 }
 
 /* A sequence holds the slot until the copy has run, and no longer. */
@@ -242,7 +225,7 @@ TEST(a_slot_is_held_until_it_is_copied)
     const int32_t *row;
     int32_t host[8];
     uint32_t n_row;
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
@@ -277,7 +260,6 @@ TEST(a_slot_is_held_until_it_is_copied)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    close_world(&w);
 }
 
 /* Before its copy runs, or while the store writes it. */
@@ -287,7 +269,7 @@ TEST(an_invalidated_state_is_not_kept)
         kvp_spill_answer answers[8];
         kvp_open_info info;
         kvp_seq seq;
-        world w;
+        scoped_world w;
         world_options options = begin();
         options.keep_rate = 100;
         open_world(&w, &options);
@@ -299,20 +281,18 @@ TEST(an_invalidated_state_is_not_kept)
         assert_int_equal(kvp_seq_invalidate(w.cache, seq, 24, NULL, 0, NULL), KVP_OK);
         assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
         world_settle(&w);
-        assert_int_equal(world_stats(&w).taken_back, is_late ? 2 : 0);
-        assert_int_equal(world_stats(&w).lost, is_late ? 0 : 2);
+        assert_fields(world_stats(&w), taken_back, is_late ? 2 : 0, lost, is_late ? 0 : 2);
         assert_int_equal(open_seqs(&w), 0);
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 24);
         compute(&w, &line);
-        close_world(&w);
     }
 }
 
 /* What is left out is offered again when it is hit. */
 TEST(a_state_without_a_place_is_left_out)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.keep_rate = 100;
     options.more.max_states = 1;
@@ -330,7 +310,6 @@ TEST(a_state_without_a_place_is_left_out)
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 48);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* The engine has all sequences: KV is written, states are not. */
@@ -338,7 +317,7 @@ TEST(a_state_takes_no_sequence_that_is_not_there)
 {
     kvp_open_info info;
     kvp_seq seqs[15];
-    world w;
+    scoped_world w;
     world_options options = begin();
     open_world(&w, &options);
     for (int32_t i = 0; i < 15; i++) {
@@ -356,12 +335,11 @@ TEST(a_state_takes_no_sequence_that_is_not_there)
     compute(&w, &line);
     world_settle(&w);
     assert_int_equal(world_stats(&w).states_written, 1);
-    close_world(&w);
 }
 
 TEST(a_state_over_the_budget_is_left_out)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.more.put_bytes_day = 4 * 64 + 23;
     open_world(&w, &options);
@@ -371,7 +349,6 @@ TEST(a_state_over_the_budget_is_left_out)
     assert_int_equal(world_stats(&w).written, 4);
     assert_true(world_stats(&w).states_left_out > 0);
     assert_int_equal(world_stats(&w).over_budget, world_stats(&w).states_left_out);
-    close_world(&w);
 }
 
 static void flush_states(world *w)
@@ -383,7 +360,7 @@ static void flush_states(world *w)
 /* No sequence is open by then. */
 TEST(the_last_flush_writes_states)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     options.keep_rate = 100;
@@ -400,7 +377,6 @@ TEST(the_last_flush_writes_states)
     assert_int_equal(world_ask(&w, &other, 2).hit_tokens, 56);
     compute(&w, &line);
     compute(&w, &other);
-    close_world(&w);
 }
 
 /* --------------------------------------------------------------------------- what must not come */
@@ -409,7 +385,7 @@ TEST(the_last_flush_writes_states)
 TEST(a_drop_takes_states)
 {
     for (int is_flat = 0; is_flat < 2; is_flat++) {
-        world w;
+        scoped_world w;
         world_options options = begin();
         options.keep_rate = 100;
         liar.is_flat = is_flat;
@@ -431,14 +407,13 @@ TEST(a_drop_takes_states)
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 2).hit_tokens, 48);
         assert_int_equal(compute(&w, &line).hit_tokens, 48);
-        close_world(&w);
     }
 }
 
 /* A state of other tokens goes on behind KV that is dropped: with the KV it goes, too. */
 TEST(a_state_goes_with_its_kv)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     const world_line line = open_stored_states(&w, &options);
     const world_line other = line_of(&w, 64, 48, 900);
@@ -455,19 +430,17 @@ TEST(a_state_goes_with_its_kv)
     assert_int_equal(stats.records, 24 / RECORD + 1);
     assert_int_equal(world_ask(&w, &longer, 2).hit_tokens, 24);
     compute(&w, &longer);
-    close_world(&w);
 }
 
 TEST(an_epoch_hides_states)
 {
-    world w;
+    scoped_world w;
     world_options options = begin();
     world_line line = open_stored_states(&w, &options);
     world_flush(&w, 0);
     world_truth(&w, &line);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
     compute(&w, &line);
-    close_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ arguments */
@@ -508,7 +481,7 @@ TEST(block_sizes_that_do_not_fit_are_refused)
         {2, 4, 0, 1, "a record of the store has 1 blocks of group 0, expected 2 to 2"},
         {4, 4, 9, 2, "a record of the store has 2 blocks of group 0, expected 3 to 4"}};
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        world w;
+        scoped_world w;
         char why[160];
         world_options options = begin();
         options.record_blocks = cases[i].record_blocks;
@@ -526,7 +499,6 @@ TEST(block_sizes_that_do_not_fit_are_refused)
                  i > 0 ? ": see kvp_store_config.group_tokens" : "");
         assert_refused(&config, why);
         kvp_cache_destroy(config.cache);
-        close_world(&w);
     }
 }
 
@@ -541,7 +513,7 @@ TEST(overlapped_steps_are_refused)
 {
     kvp_spill *spill = NULL;
     char why[160];
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.record_blocks = 1;
     open_world(&w, &options);
@@ -569,14 +541,13 @@ TEST(overlapped_steps_are_refused)
                 : "give is set, and the cache has state_slots: what is given must be there");
         kvp_cache_destroy(config.cache);
     }
-    close_world(&w);
 }
 
 TEST(wrong_calls_are_refused)
 {
     kvp_copy copies[2];
     uint32_t n = 7;
-    world w;
+    scoped_world w;
     world_options options = begin();
     open_world(&w, &options);
     kvp_spill_config config;
@@ -602,7 +573,6 @@ TEST(wrong_calls_are_refused)
     assert_int_equal(kvp_spill_copies(w.spill, copies, 2, NULL), KVP_E_ARG);
     assert_int_equal(kvp_spill_copies(w.spill, NULL, 0, &n), KVP_OK);
     assert_int_equal(n, 0);
-    close_world(&w);
 }
 
 /* Copies come in pieces, each once, and not before a plan was taken. */
@@ -612,7 +582,7 @@ TEST(copies_are_given_once)
     kvp_copy copies[4];
     kvp_seq seq;
     uint32_t n = 0;
-    world w;
+    scoped_world w;
     world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
@@ -630,16 +600,12 @@ TEST(copies_are_given_once)
     }
     assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
     assert_int_equal(n, 1);
-    assert_int_equal(copies[0].group, 1);
-    assert_int_equal(copies[0].n_tokens, 1);
-    assert_int_equal(copies[0].src_tier, KVP_DEVICE);
-    assert_int_equal(copies[0].dst_tier, KVP_HOST);
+    assert_fields(copies[0], group, 1, n_tokens, 1, src_tier, KVP_DEVICE, dst_tier, KVP_HOST);
     assert_in_range(copies[0].dst_block, 8, 8 + 3);
     assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
     assert_int_equal(n, 0);
     world_stop(&w); /* what was told is given up */
     assert_int_equal(open_seqs(&w), 0);
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -392,9 +392,8 @@ void world_run(world *w)
 static bool sees(const world *w, uint32_t group, uint32_t query, uint32_t key)
 {
     const kvp_window *window = &w->options.windows[group];
-    if (window->sink_tokens == KVP_CHUNKED) {
+    if (window->sink_tokens == KVP_CHUNKED)
         return key / window->recent_tokens >= query / window->recent_tokens;
-    }
     return window->recent_tokens == 0 || key < window->sink_tokens ||
            key + window->recent_tokens > query;
 }

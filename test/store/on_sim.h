@@ -64,4 +64,11 @@ static inline void end_sim(kvp_store *store)
     sim_disk_destroy(sim);
 }
 
+static inline void end_sim_of(kvp_store **store)
+{
+    end_sim(*store);
+}
+
+#define scoped_sim_store ENDED_BY(end_sim_of) kvp_store
+
 #endif

@@ -354,8 +354,7 @@ static uint32_t look(kvp_store *store, const struct chain *chain, uint32_t n)
 {
     kvp_digest keys[(GROUPS + 1) * LONGEST / RECORD];
     uint64_t bits = 0;
-    uint32_t n_keys = 0;
-    uint32_t longest = 0;
+    uint32_t n_keys = 0, longest = 0;
     for (uint32_t end = RECORD; end < n; end += RECORD)
         for (uint32_t g = 0; g <= GROUPS; g++) {
             const kvp_identity identity = identity_of(chain, g, end);

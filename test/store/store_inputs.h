@@ -6,6 +6,13 @@
 
 #include <kvpager/store.h>
 
+static inline void close_store(kvp_store **store)
+{
+    kvp_store_close(*store);
+}
+
+#define scoped_store ENDED_BY(close_store) kvp_store /* of mocka.h */
+
 enum { INPUT_TOKENS = 32, INPUT_KEYS = 2 };
 
 /* n bytes start, start + 7, start + 14, ... */

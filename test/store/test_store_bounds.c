@@ -103,11 +103,10 @@ static void patch_record(const struct record_row *row, uint64_t value, struct re
 {
     const uint32_t number = (uint32_t)value;
     *out = right_record(row->kind);
-    if (row->at == IN(blocks_before)) {
+    if (row->at == IN(blocks_before))
         out->blocks_before = value;
-    } else {
+    else
         memcpy((char *)out + row->at, &number, sizeof number);
-    }
 }
 
 static int decode_record(const struct bound *bound, void *context, uint64_t value)
@@ -182,16 +181,14 @@ static int decode_header(const struct bound *bound, void *context, uint64_t valu
     XXH3_state_t sum;
     (void)bound;
     header_of(&r, header, HEADER_BYTES);
-    for (uint32_t i = 0; i < row->n_bytes; i++) {
+    for (uint32_t i = 0; i < row->n_bytes; i++)
         header[row->at + i] = (uint8_t)(value >> 8 * i);
-    }
     XXH3_64bits_reset(&sum);
     XXH3_64bits_update(&sum, header, 248);
     XXH3_64bits_update(&sum, header + KVPI_RECORD_FIXED, kvpi_get32(header + 196));
     kvpi_put64(header + 248, XXH3_64bits_digest(&sum));
-    if (!row->well_formed) {
+    if (!row->well_formed)
         return (int)kvpi_record_check_header(&r.identity, &place, 8, header, HEADER_BYTES);
-    }
     const int fault = (int)kvpi_record_read_head(header, HEADER_BYTES, &head);
     return fault != KVPI_RECORD_GOOD || kvpi_record_well_formed(header) ? fault : ILL_FORMED;
 }
@@ -249,9 +246,8 @@ static int open_log(const struct bound *bound, void *context, uint64_t value)
     assert_int_equal(kvpi_log_create(&log, &disk, "log", &right_form, LOG_ID), 0);
     kvpi_log_close(&log);
     assert_true(sim_disk_peek(sim, "log", 0, bytes, sizeof bytes));
-    for (uint32_t i = 0; i < row->n_bytes; i++) {
+    for (uint32_t i = 0; i < row->n_bytes; i++)
         bytes[row->at + i] = (uint8_t)(value >> 8 * i);
-    }
     kvpi_put64(bytes + 56, XXH3_64bits(bytes, 56));
     assert_true(sim_disk_poke(sim, "log", 0, bytes, sizeof bytes));
     const kvp_status status = kvpi_log_open(&log, &disk, "log", 0);
@@ -346,9 +342,8 @@ TEST(test_lengths_of_logs)
         sim_disk_cut(sim, "log", n);
         const kvp_status status = kvpi_log_open(&log, &disk, "log", 0);
         assert_int_equal(status, n < KVPI_LOG_HEADER ? KVP_E_FORMAT : KVP_OK);
-        if (status == KVP_OK) {
+        if (status == KVP_OK)
             assert_int_equal(log.n_entries, n == KVPI_LOG_HEADER + KVPI_LOG_ENTRY);
-        }
         kvpi_log_close(&log);
         sim_disk_destroy(sim);
     }

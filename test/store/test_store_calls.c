@@ -502,7 +502,7 @@ static void evict(void)
 static void other_model(void)
 {
     static struct record other;
-    kvp_store *store = open_store(2, SLOTS, 0);
+    scoped_store *store = open_store(2, SLOTS, 0);
     record_make(&other, 0, 0, 0);
     other.identity.fingerprint = input_digest(2);
     other.block = other.kv;
@@ -511,7 +511,6 @@ static void other_model(void)
         other.key = input_key(&other.identity);
         note_result(record_put(store, &other));
     }
-    kvp_store_close(store);
 }
 
 static void damage(char how)

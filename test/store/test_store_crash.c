@@ -194,8 +194,7 @@ static void check_again(int power_lost)
     }
     for (unsigned r = 0; r < RECORDS; r++)
         get(store, r);
-    kvp_store_stats before;
-    kvp_store_stats after;
+    kvp_store_stats before, after;
     kvp_store_stats_get(store, &before);
     kvp_store_close(store);
     store = open_store();
@@ -386,8 +385,7 @@ TEST(test_two_slots_that_are_swapped_are_misses)
     assert_true(sim_disk_poke(sim, second_path, 0, first, SLOT));
     assert_int_equal(get(store, 0), KVP_STORE_BAD);
     assert_int_equal(get(store, DEPTH), KVP_STORE_BAD);
-    assert_int_equal(stats_of(store).bad[KVP_BAD_PLACE], 2);
-    assert_int_equal(stats_of(store).records, 0);
+    assert_fields(stats_of(store), bad[KVP_BAD_PLACE], 2, records, 0);
     kvp_store_close(store);
     sim_disk_destroy(sim);
 }

@@ -192,10 +192,7 @@ static void expect_description(const kvp_store *store, const char *part)
 
 TEST(test_any_order_and_any_pieces)
 {
-    uint64_t n_short = 0;
-    uint64_t n_again = 0;
-    uint64_t n_out_of_order = 0;
-    uint64_t n_stray = 0;
+    uint64_t n_short = 0, n_again = 0, n_out_of_order = 0, n_stray = 0;
     for (unsigned round = 0; round < rounds; round++) {
         begin_world(round & 1, round & 2 ? PAGE : ODD);
         queue.random = seed * 1000 + round;

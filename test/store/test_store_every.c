@@ -125,8 +125,7 @@ static uint64_t test_clock(void *context)
 
 static kvp_status try_open(const char *engine, int is_real, kvp_store **out_store)
 {
-    char url[160];
-    char why[300];
+    char url[160], why[300];
     snprintf(url, sizeof url, "file:%s?size=%d&engine=%s", is_real ? directory : "/kv",
              SLOTS * (SLOT + 256), engine);
     kvp_store_config config = record_config(url);
@@ -157,21 +156,19 @@ static void use(kvp_store *store, unsigned first, unsigned end)
 
 static void scene(const char *engine, int is_real)
 {
-    kvp_store *one;
-    kvp_store *two;
+    scoped_store *one;
+    scoped_store *two;
     if (try_open(engine, is_real, &one) == KVP_OK)
         use(one, 0, RECORDS / 2);
     if (try_open(engine, is_real, &two) == KVP_OK)
         use(two, RECORDS / 2, RECORDS);
-    kvp_store_close(two);
-    kvp_store_close(one);
 }
 
 /* Nothing fails any more. */
 static void check_scene(const char *engine, int is_real)
 {
-    kvp_store *one;
-    kvp_store *two;
+    scoped_store *one;
+    scoped_store *two;
     assert_int_equal(try_open(engine, is_real, &one), KVP_OK);
     assert_int_equal(try_open(engine, is_real, &two), KVP_OK);
     for (unsigned r = 0; r < RECORDS; r++) {
@@ -184,8 +181,6 @@ static void check_scene(const char *engine, int is_real)
         assert_true(result == KVP_STORE_OK || result == KVP_STORE_KNOWN);
         assert_int_equal(record_get(two, &records[r]), KVP_STORE_OK);
     }
-    kvp_store_close(two);
-    kvp_store_close(one);
 }
 
 static void remove_directory(void)
@@ -229,7 +224,7 @@ TEST(test_each_allocation_of_a_stack_fails)
 {
     const kvp_store_config config = record_config("memory:?size=1MiB");
     kvp_store *stores[2];
-    kvp_store *stack = NULL;
+    scoped_store *stack = NULL;
     kvp_store_stack_config stacked;
     kvp_store_stack_config_init(&stacked);
     stacked.stores = stores;
@@ -257,7 +252,6 @@ TEST(test_each_allocation_of_a_stack_fails)
     assert_int_equal(input_result(stack), KVP_STORE_OK);
     assert_int_equal(n_allocations, 0);
     fails_at = 0;
-    kvp_store_close(stack);
 }
 
 TEST(test_each_transfer_fails)

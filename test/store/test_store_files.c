@@ -58,8 +58,7 @@ static void change_header(unsigned at, unsigned n_bytes, uint64_t value, int wit
 TEST(test_headers)
 {
     static const struct {
-        unsigned at;
-        unsigned n_bytes;
+        unsigned at, n_bytes;
         uint64_t value;
         int with_sum;
         kvp_status expected;
@@ -182,13 +181,10 @@ static void see(void *context, const struct kvpi_log_entry *entry)
 {
     const struct kvpi_log_entry expected = entry_of(n_seen++);
     (void)context;
-    assert_int_equal(entry->kind, expected.kind);
-    assert_int_equal(entry->slot, expected.slot);
-    assert_int_equal(entry->generation, expected.generation);
-    assert_int_equal(entry->parent, expected.parent);
-    assert_int_equal(entry->parent_generation, expected.parent_generation);
-    assert_int_equal(entry->written, expected.written);
-    assert_int_equal(entry->space, expected.space);
+    assert_fields(*entry, kind, expected.kind, slot, expected.slot, generation, expected.generation,
+                  parent, expected.parent);
+    assert_fields(*entry, parent_generation, expected.parent_generation, written, expected.written,
+                  space, expected.space);
     assert_memory_equal(entry->key, expected.key, sizeof expected.key);
 }
 
@@ -444,8 +440,7 @@ TEST(test_how_long_slabs_are)
 {
     static const struct {
         uint64_t slot_bytes;
-        uint32_t n_slots;
-        uint32_t expected;
+        uint32_t n_slots, expected;
     } rows[] = {
         {8192, 1 << 20, 8192},       /* 64 MiB */
         {8192, 1 << 21, 8192},       /* of which there are 256 */

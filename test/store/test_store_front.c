@@ -73,8 +73,7 @@ static kvp_store_stats stats_of(const kvp_store *store)
 /* The sum of times is within what their buckets say. */
 static void check_sum(const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_ns)
 {
-    uint64_t least = 0;
-    uint64_t most = 0;
+    uint64_t least = 0, most = 0;
     for (unsigned b = 0; b + 1 < KVP_STORE_LATENCIES; b++) {
         least += b > 0 ? counts[b] << (b + 9) : 0;
         most += counts[b] << (b + 10);
@@ -84,9 +83,7 @@ static void check_sum(const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_n
 
 static void round_trip(kvp_store *store)
 {
-    struct record root;
-    struct record child;
-    struct record other;
+    struct record root, child, other;
     make_record(&root, 1, 0, NULL);
     make_record(&child, 1, 1, &root);
     make_record(&other, 2, 1, &root);
@@ -113,18 +110,10 @@ static void round_trip(kvp_store *store)
     assert_int_equal(get(store, &child), KVP_STORE_ABSENT);
 
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.records, 0);
-    assert_int_equal(stats.puts, 5);
-    assert_int_equal(stats.stored, 2);
-    assert_int_equal(stats.known, 1);
-    assert_int_equal(stats.refused, 2);
-    assert_int_equal(stats.gets, 5);
-    assert_int_equal(stats.hits, 2);
-    assert_int_equal(stats.absent, 3);
-    assert_int_equal(stats.dropped, 2);
-    assert_int_equal(stats.queued, 0);
-    assert_int_equal(stats.written_bytes, 2 * BLOCKS * BLOCK_BYTES);
-    assert_int_equal(stats.read_bytes, 2 * BLOCKS * BLOCK_BYTES);
+    assert_fields(stats, records, 0, puts, 5, stored, 2, known, 1);
+    assert_fields(stats, refused, 2, gets, 5, hits, 2, absent, 3);
+    assert_fields(stats, dropped, 2, queued, 0, written_bytes, 2 * BLOCKS * BLOCK_BYTES, read_bytes,
+                  2 * BLOCKS * BLOCK_BYTES);
     uint64_t timed = 0;
     for (unsigned i = 0; i < KVP_STORE_LATENCIES; i++)
         timed += stats.get_ns[i] + stats.put_ns[i];
@@ -136,19 +125,17 @@ static void round_trip(kvp_store *store)
 TEST(test_records_come_back)
 {
     kvp_store_config config = config_of(url_8);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     round_trip(store);
-    kvp_store_close(store);
 }
 
 TEST(test_records_come_back_by_a_thread)
 {
     kvp_store_config config = config_of(url_8);
     config.threads = 1;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     round_trip(store);
     assert_int_equal(kvp_store_work(store, NULL), KVP_E_STATE);
-    kvp_store_close(store);
 }
 
 TEST(test_a_secret_guards_records)
@@ -156,34 +143,30 @@ TEST(test_a_secret_guards_records)
     kvp_store_config config = config_of(url_8);
     config.secret = "0123456789abcdef";
     config.secret_bytes = 16;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     round_trip(store);
-    kvp_store_close(store);
 }
 
 /* The key finds it, its header says that it is another one's: two records with one digest. */
 TEST(test_a_record_of_another_identity_is_bad)
 {
     kvp_store_config config = config_of(url_8);
-    kvp_store *store = open_store(&config);
-    struct record record;
-    struct record forged;
+    scoped_store *store = open_store(&config);
+    struct record record, forged;
     make_record(&record, 1, 0, NULL);
     make_record(&forged, 1, 0, NULL);
     forged.tokens[3]++;
     assert_int_equal(put(store, &record), KVP_STORE_OK);
     assert_int_equal(get(store, &forged), KVP_STORE_BAD);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.bad[KVP_BAD_IDENTITY], 1);
-    assert_int_equal(stats.records, 0);
+    assert_fields(stats, bad[KVP_BAD_IDENTITY], 1, records, 0);
     assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
-    kvp_store_close(store);
 }
 
 TEST(test_the_limit_holds_and_leaves_go_first)
 {
     kvp_store_config config = config_of(url_8);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     struct record chain[9];
     for (unsigned i = 0; i < 9; i++) {
         make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
@@ -197,7 +180,6 @@ TEST(test_the_limit_holds_and_leaves_go_first)
     assert_int_equal(get(store, &chain[7]), KVP_STORE_ABSENT);
     assert_int_equal(get(store, &chain[6]), KVP_STORE_OK);
     assert_int_equal(stats_of(store).evicted, 1);
-    kvp_store_close(store);
 }
 
 /* ------------------------------------------------------------------------------------ the queue */
@@ -206,7 +188,7 @@ TEST(test_a_full_queue_says_again)
 {
     kvp_store_config config = config_of(url_8);
     config.max_ops = 8;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     struct record record;
     make_record(&record, 1, 0, NULL);
     for (uint64_t tag = 0; tag < 8; tag++)
@@ -239,7 +221,6 @@ TEST(test_a_full_queue_says_again)
         seen |= 1u << done[i].tag;
     assert_int_equal(seen, 0xFF);
     assert_int_equal(kvp_store_wait(store, 0), KVP_E_AGAIN);
-    kvp_store_close(store);
 }
 
 TEST(test_close_ends_what_is_on_its_way)
@@ -247,12 +228,11 @@ TEST(test_close_ends_what_is_on_its_way)
     for (uint32_t threads = 0; threads < 2; threads++) {
         kvp_store_config config = config_of(url_8);
         config.threads = threads;
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         struct record record;
         make_record(&record, 1, 0, NULL);
         for (uint64_t tag = 0; tag < 8; tag++)
             kvp_store_put(store, &record.identity, record.blocks, tag);
-        kvp_store_close(store);
     }
     kvp_store_close(NULL);
 }
@@ -321,9 +301,8 @@ TEST(test_open_names_what_is_wrong)
 TEST(test_records_that_do_not_fit_are_refused)
 {
     kvp_store_config config = config_of(url_8);
-    kvp_store *store = open_store(&config);
-    struct record good;
-    struct record bad;
+    scoped_store *store = open_store(&config);
+    struct record good, bad;
     make_record(&good, 1, 0, NULL);
 #define REFUSE(member, value, status)                                                              \
     do {                                                                                           \
@@ -366,7 +345,6 @@ TEST(test_records_that_do_not_fit_are_refused)
     assert_int_equal(kvp_store_fd(NULL), -1);
     assert_int_equal(kvp_store_record_blocks(NULL), 0);
     assert_int_equal(stats_of(store).queued, 0);
-    kvp_store_close(store);
 }
 
 TEST(test_the_size_of_a_record_is_chosen)
@@ -379,9 +357,8 @@ TEST(test_the_size_of_a_record_is_chosen)
         kvp_store_config config = config_of("memory:?size=16MiB");
         config.record_blocks = 0;
         config.block_bytes[0] = cases[i].block_bytes;
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         assert_int_equal(kvp_store_record_blocks(store), cases[i].blocks);
-        kvp_store_close(store);
     }
 }
 
@@ -404,11 +381,10 @@ TEST(test_records_of_blocks_of_several_sizes)
         config.n_groups = 2;
         config.block_bytes[0] = config.block_bytes[1] = cases[i].block_bytes;
         memcpy(config.group_tokens, cases[i].tokens, sizeof cases[i].tokens);
-        kvp_store *store = open_store(&config);
+        scoped_store *store = open_store(&config);
         for (uint32_t g = 0; g < 2; g++)
             assert_int_equal(kvp_store_group_blocks(store, g), cases[i].blocks[g]);
         assert_int_equal(kvp_store_group_blocks(store, 2), 0);
-        kvp_store_close(store);
     }
     assert_int_equal(kvp_store_group_blocks(NULL, 0), 0);
 }
@@ -420,7 +396,7 @@ TEST(test_a_record_has_the_blocks_of_its_group)
     config.n_groups = 2;
     config.block_bytes[1] = config.block_bytes[0] / 4;
     config.group_tokens[1] = TOKENS / 4;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     const uint32_t n = kvp_store_group_blocks(store, 1);
     struct record record;
     uint8_t kv[16 * BLOCK_BYTES / 4];
@@ -440,7 +416,6 @@ TEST(test_a_record_has_the_blocks_of_its_group)
         assert_memory_equal(blocks[i], record.kv[0] + i * (BLOCK_BYTES / 4), BLOCK_BYTES / 4);
     blocks[n - 1] = NULL;
     assert_int_equal(kvp_store_get(store, &record.identity, blocks, 3), KVP_E_ARG);
-    kvp_store_close(store);
 }
 
 TEST_MAIN(NULL, NULL)

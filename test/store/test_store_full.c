@@ -107,7 +107,7 @@ TEST(test_a_disk_smaller_than_a_slab_stores)
             begin(slots * SHARE + 1500);
             if (!tells)
                 sim_disk_tell_no_room(sim);
-            kvp_store *store = open_store(NULL, 64);
+            scoped_sim_store *store = open_store(NULL, 64);
             uint32_t expected = KVP_STORE_NO_ROOM;
             for (unsigned i = 0; i < 8; i++) {
                 (void)put(store, 0);
@@ -126,7 +126,6 @@ TEST(test_a_disk_smaller_than_a_slab_stores)
             assert_int_equal(count_there(store), n);
             put_all_once(store, expected);
             assert_int_equal(stats_of(store).records, n);
-            end_sim(store);
         }
     }
 }
@@ -135,11 +134,11 @@ TEST(test_a_disk_smaller_than_a_slab_stores)
 TEST(test_a_short_slab_is_read_by_others)
 {
     begin(11 * SHARE + 1500);
-    kvp_store *store = open_store(NULL, 64);
+    scoped_sim_store *store = open_store(NULL, 64);
     for (unsigned r = 0; r < 11; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     sim_disk_limit(sim, UINT64_MAX);
-    kvp_store *other = open_store(NULL, 64);
+    scoped_store *other = open_store(NULL, 64);
     assert_int_equal(count_there(other), 11);
     pass_time();
     for (unsigned r = 11; r < 14; r++)
@@ -147,8 +146,6 @@ TEST(test_a_short_slab_is_read_by_others)
     pass_time();
     assert_int_equal(count_there(other), 14);
     assert_int_equal(stats_of(other).failed, 0);
-    kvp_store_close(other);
-    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------------ how often */
@@ -231,7 +228,7 @@ TEST(test_a_limit_that_others_fill_is_asked_seldom)
     put_all_once(other, KVP_STORE_OK);
     below = disk;
     disk.list = count_list;
-    kvp_store *store = open_store(NULL, 24);
+    scoped_sim_store *store = open_store(NULL, 24);
     put_all_once(store, KVP_STORE_OK);
     assert_int_equal(stats_of(store).records, 6); /* in slabs of three slots */
     memset(&asked, 0, sizeof asked);
@@ -243,18 +240,16 @@ TEST(test_a_limit_that_others_fill_is_asked_seldom)
     pass_time(); /* its directory goes */
     put_all_once(store, KVP_STORE_OK);
     assert_int_equal(stats_of(store).records, 24);
-    end_sim(store);
 }
 
 /* The log finds no room: what would make some is not tried with each put. */
 TEST(test_a_log_without_room_is_patient)
 {
     begin(UINT64_MAX);
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     put_all_once(store, KVP_STORE_OK);
     sim_disk_limit(sim, 0);
-    uint64_t n_refused = 0;
-    uint64_t before = 0;
+    uint64_t n_refused = 0, before = 0;
     for (unsigned i = 0; i < 4000; i++) {
         const uint32_t result = put(store, i % RECORDS);
         assert_true(result == KVP_STORE_OK || result == KVP_STORE_NO_ROOM ||
@@ -274,7 +269,6 @@ TEST(test_a_log_without_room_is_patient)
     pass_time();
     put_all_once(store, KVP_STORE_OK);
     assert_int_equal(stats_of(store).failed, 0);
-    end_sim(store);
 }
 
 /* ---------------------------------------------------------------------- full, freed, full again */
@@ -283,7 +277,7 @@ TEST(test_a_log_without_room_is_patient)
 TEST(test_what_happened_is_said_in_a_line)
 {
     begin(4 * SHARE + 1500);
-    kvp_store *store = open_store(NULL, 64);
+    scoped_sim_store *store = open_store(NULL, 64);
     for (unsigned r = 0; r < 4; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     expect_said(store, NULL);
@@ -306,9 +300,7 @@ TEST(test_what_happened_is_said_in_a_line)
     now += 9 * SECOND;
     put_all_once(store, KVP_STORE_OK);
     expect_said(store, "the disk was full for 9 s, and has room again");
-    assert_int_equal(stats_of(store).records, RECORDS);
-    assert_int_equal(stats_of(store).failed, 0);
-    end_sim(store);
+    assert_fields(stats_of(store), records, RECORDS, failed, 0);
 }
 
 /* What is wrong with the disk is not that it is full. */
@@ -323,13 +315,12 @@ static int fail_allot(void *context, int file, uint64_t bytes)
 TEST(test_a_disk_that_fails_is_not_called_full)
 {
     begin(UINT64_MAX);
-    kvp_store *store = open_store(NULL, 64);
+    scoped_sim_store *store = open_store(NULL, 64);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     disk.allot = fail_allot;
     put_all_once(store, KVP_STORE_OK);
     expect_said(store, NULL);
     assert_int_equal(stats_of(store).records, 8);
-    end_sim(store);
 }
 
 #define SLAB_PATH "/kv/01080f161d242b32/w0/slab-000001"
@@ -340,7 +331,7 @@ TEST(test_a_slab_that_was_cut)
 {
     for (int has_room = 0; has_room < 2; has_room++) {
         begin(UINT64_MAX);
-        kvp_store *store = open_store(NULL, 16); /* two slots a slab */
+        scoped_sim_store *store = open_store(NULL, 16); /* two slots a slab */
         for (unsigned r = 0; r < 8; r++)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         kvp_store_close(store);
@@ -359,7 +350,6 @@ TEST(test_a_slab_that_was_cut)
         put_all_once(store, KVP_STORE_OK);
         assert_int_equal(stats_of(store).records, 16);
         assert_int_equal(count_there(store), 16);
-        end_sim(store);
     }
 }
 
@@ -368,7 +358,7 @@ TEST(test_a_last_slab_that_was_cut)
 {
     for (uint64_t bytes = 0; bytes <= 2 * SLOT; bytes += SLOT / 2) {
         begin(UINT64_MAX);
-        kvp_store *store = open_store(NULL, 16);
+        scoped_sim_store *store = open_store(NULL, 16);
         for (unsigned r = 0; r < 4; r++)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         kvp_store_close(store);
@@ -377,9 +367,7 @@ TEST(test_a_last_slab_that_was_cut)
         assert_int_equal(stats_of(store).records, 2 + bytes / SLOT);
         assert_int_equal(count_there(store), 2 + bytes / SLOT);
         put_all_once(store, KVP_STORE_OK);
-        assert_int_equal(stats_of(store).records, 16);
-        assert_int_equal(stats_of(store).failed, 0);
-        end_sim(store);
+        assert_fields(stats_of(store), records, 16, failed, 0);
     }
 }
 
@@ -394,7 +382,7 @@ TEST(test_nothing_synced_is_lost)
         make_sim(round + 1);
         if (round % 3 == 0)
             sim_disk_tell_no_room(sim);
-        kvp_store *store = open_store(NULL, 64);
+        scoped_sim_store *store = open_store(NULL, 64);
         uint64_t random = round * UINT64_C(0x9E3779B97F4A7C15) + 1;
         uint32_t there = 0;
         for (unsigned i = 0; i < 40; i++) {
@@ -423,7 +411,6 @@ TEST(test_nothing_synced_is_lost)
         pass_time();
         put_all_once(store, KVP_STORE_OK);
         assert_int_equal(count_there(store), RECORDS);
-        end_sim(store);
     }
     assert_true(n_kept > 1000);
 }
@@ -445,8 +432,7 @@ static unsigned fill_up(kvp_store *store)
                              result == KVP_STORE_NO_ROOM ? KVP_STORE_ABSENT : KVP_STORE_OK);
         }
     }
-    assert_int_equal(stats_of(store).failed, 0);
-    assert_int_equal(stats_of(store).away_ns, 0);
+    assert_fields(stats_of(store), failed, 0, away_ns, 0);
     return n_stored;
 }
 
@@ -511,7 +497,7 @@ TEST(test_a_disk_of_any_size_can_be_full)
 TEST(test_a_disk_that_others_fill)
 {
     begin(UINT64_MAX);
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 7; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     sim_disk_limit(sim, sim_disk_bytes(sim));
@@ -538,7 +524,6 @@ TEST(test_a_disk_that_others_fill)
     pass_time();
     assert_true(fill_up(store) > 0);
     assert_int_equal(stats_of(store).records, 16);
-    end_sim(store);
 }
 
 /* Where no room can be set aside, a log that finds none fails puts; reads go on. */
@@ -546,7 +531,7 @@ TEST(test_a_disk_that_sets_no_room_aside)
 {
     begin(UINT64_MAX);
     sim_disk_refuse_reserve(sim);
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 7; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     sim_disk_limit(sim, sim_disk_bytes(sim));
@@ -554,7 +539,6 @@ TEST(test_a_disk_that_sets_no_room_aside)
     assert_int_equal(count_there(store), 7);
     sim_disk_limit(sim, UINT64_MAX);
     assert_int_equal(put(store, 7), KVP_STORE_OK);
-    end_sim(store);
 }
 
 /* ----------------------------------------------------------------------------------- real disks */

@@ -120,8 +120,7 @@ TEST(test_roots_and_keys_equal_the_vectors)
     assert_int_equal(kvp_record_key(digester, &print, 2, &slice, &digest), KVP_OK);
     assert_memory_equal(digest.bytes, RECORD_KEY, 32);
 
-    uint64_t number = 0;
-    uint64_t expected = 0;
+    uint64_t number = 0, expected = 0;
     for (int i = 7; i >= 0; i--)
         expected = expected << 8 | NAMESPACE_NUMBER[i];
     assert_int_equal(kvp_namespace_number(digester, "tenant", 6, &number), KVP_OK);
@@ -222,7 +221,7 @@ TEST(test_one_field_changed_is_no_hit)
         const kvp_identity wanted = identity_for(&same, tokens);
         const kvp_digest key = input_key(&wanted);
         kvp_store_config config;
-        kvp_store *store = NULL;
+        scoped_store *store = NULL;
         uint64_t bits = 0;
         kvp_store_config_init(&config);
         config.url = "memory:?size=1MiB";
@@ -242,7 +241,6 @@ TEST(test_one_field_changed_is_no_hit)
             assert_int_equal(input_result(store), i == n ? KVP_STORE_OK : KVP_STORE_ABSENT);
         else
             assert_true(status == KVP_E_ARG && i < n); /* it is not this store's fingerprint */
-        kvp_store_close(store);
     }
 }
 
@@ -325,8 +323,7 @@ TEST(test_prefix_key_and_position_change_a_digest)
     kvp_key key = {.type = 1, .begin = 18, .end = 19, .n_bytes = 1, .bytes = "a"};
     kvp_hash_input input = {
         .unit_tokens = 16, .n_tokens = INPUT_TOKENS, .tokens = tokens, .n_keys = 1, .keys = &key};
-    kvp_digest first[2];
-    kvp_digest other[2];
+    kvp_digest first[2], other[2];
     assert_int_equal(kvp_digest_blocks(digester, &input, &root, first), KVP_OK);
     for (int change = 0; change < 4; change++) {
         kvp_key changed = key;

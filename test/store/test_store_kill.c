@@ -87,8 +87,7 @@ static void write_until_killed(unsigned first, int out)
     kvp_store *store = open_store();
     static _Alignas(4096) uint8_t kv[DEPTH][BLOCKS * BLOCK_BYTES];
     void *blocks[DEPTH][BLOCKS];
-    unsigned free_places[DEPTH];
-    unsigned n_free = DEPTH;
+    unsigned free_places[DEPTH], n_free = DEPTH;
     for (unsigned i = 0; i < DEPTH; i++) {
         free_places[i] = i;
         for (unsigned b = 0; b < BLOCKS; b++)
@@ -159,7 +158,7 @@ static unsigned run_child(unsigned first, unsigned n_words)
 
 static void check_all(void)
 {
-    kvp_store *store = open_store();
+    scoped_store *store = open_store();
     static _Alignas(4096) uint8_t kv[BLOCKS * BLOCK_BYTES];
     static uint8_t expected[BLOCKS * BLOCK_BYTES];
     void *blocks[BLOCKS];
@@ -178,7 +177,6 @@ static void check_all(void)
             assert_memory_equal(kv, expected, sizeof kv);
         }
     }
-    kvp_store_close(store);
 }
 
 static void remove_directory(void)

@@ -54,8 +54,7 @@ static uint32_t get(kvp_store *store, unsigned r)
 static uint64_t there(kvp_store *store)
 {
     kvp_digest keys[RECORDS];
-    uint64_t bits;
-    uint64_t got = 0;
+    uint64_t bits, got = 0;
     for (unsigned r = 0; r < RECORDS; r++)
         keys[r] = records[r].key;
     assert_int_equal(kvp_store_have(store, keys, RECORDS, &bits, 0), KVP_OK);
@@ -101,7 +100,7 @@ TEST(test_nothing_is_served_past_its_age)
 {
     for (int variant = 0; variant < 4; variant++) {
         const int on_disk = variant > 0;
-        kvp_store *store = begin(on_disk, "&max_age=10m");
+        scoped_sim_store *store = begin(on_disk, "&max_age=10m");
         for (unsigned r = 0; r < DEPTH; r++, now_s += MINUTE)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         if (variant > 1)
@@ -122,7 +121,6 @@ TEST(test_nothing_is_served_past_its_age)
         now_s += 10 * MINUTE; /* nobody has looked since: a put finds it too old, too */
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         assert_true(there(store) == 1);
-        end_sim(store);
     }
 }
 
@@ -130,7 +128,7 @@ TEST(test_nothing_is_served_past_its_age)
 TEST(test_an_age_holds_from_the_start_on)
 {
     for (int killed = 0; killed < 2; killed++) {
-        kvp_store *store = begin(1, "");
+        scoped_sim_store *store = begin(1, "");
         for (unsigned r = 0; r < DEPTH; r++, now_s += MINUTE)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         now_s = START + 4 * MINUTE;
@@ -140,16 +138,15 @@ TEST(test_an_age_holds_from_the_start_on)
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         now_s = START - 60 * MINUTE;
         assert_true(there(store) == 1);
-        end_sim(store);
     }
 }
 
 /* Another writer's record is too old as one's own is: for a get, for the question, as a parent. */
 TEST(test_an_age_holds_for_another_writers_records)
 {
-    kvp_store *other = begin(1, "");
+    scoped_store *other = begin(1, "");
     assert_int_equal(put(other, 0), KVP_STORE_OK);
-    kvp_store *store = open_store(1, "&max_age=10m");
+    scoped_sim_store *store = open_store(1, "&max_age=10m");
     now_s = START + 10 * MINUTE - 1;
     assert_true(there(store) == 1);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
@@ -162,8 +159,6 @@ TEST(test_an_age_holds_for_another_writers_records)
     assert_int_equal(input_result(store), KVP_STORE_OK);
     assert_int_equal(put(store, 1), KVP_STORE_NO_PARENT);
     assert_true(there(other) == 1); /* which has no limit */
-    kvp_store_close(other);
-    end_sim(store);
 }
 
 /* A start with a smaller size keeps to it, before it has anything: what another model left goes. */
@@ -171,7 +166,7 @@ TEST(test_a_start_keeps_to_its_size)
 {
     static const char left[] = "/kv/01080f161d242b32/w0/log";
     for (unsigned slots = 8; slots <= 64; slots += 56) {
-        kvp_store *store = begin(1, "");
+        scoped_sim_store *store = begin(1, "");
         for (unsigned r = 0; r < RECORDS; r++)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         kvp_store_close(store);
@@ -183,7 +178,6 @@ TEST(test_a_start_keeps_to_its_size)
         config.now = seconds_clock;
         assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0), KVP_OK);
         assert_int_equal(sim_disk_has(sim, left), slots == 64);
-        end_sim(store);
     }
 }
 
@@ -192,7 +186,7 @@ TEST(test_a_start_keeps_to_its_size)
 TEST(test_a_namespace_keeps_to_its_quota)
 {
     for (int on_disk = 0; on_disk < 2; on_disk++) {
-        kvp_store *store = begin(on_disk, "&quota=40960"); /* five slots */
+        scoped_sim_store *store = begin(on_disk, "&quota=40960"); /* five slots */
         for (unsigned r = 0; r < RECORDS; r++) {
             assert_int_equal(put(store, r), KVP_STORE_OK);
             const uint64_t bits = there(store);
@@ -205,7 +199,6 @@ TEST(test_a_namespace_keeps_to_its_quota)
         assert_int_equal(stats_of(store).records, 10); /* before anything was asked of it */
         assert_true(stats_of(store).size > 0);
         assert_true(there(store) == 0xF1F1);
-        end_sim(store);
     }
 }
 
@@ -213,19 +206,18 @@ TEST(test_a_namespace_keeps_to_its_quota)
 TEST(test_a_chain_longer_than_its_quota_ends)
 {
     for (int on_disk = 0; on_disk < 2; on_disk++) {
-        kvp_store *store = begin(on_disk, "&quota=16384");
+        scoped_sim_store *store = begin(on_disk, "&quota=16384");
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         assert_int_equal(put(store, 1), KVP_STORE_OK);
         assert_int_equal(put(store, 2), KVP_STORE_NO_ROOM);
         assert_true(there(store) == 3);
-        end_sim(store);
     }
 }
 
 TEST(test_a_lower_quota_holds_from_the_start_on)
 {
     for (int killed = 0; killed < 2; killed++) {
-        kvp_store *store = begin(1, "");
+        scoped_sim_store *store = begin(1, "");
         for (unsigned r = 0; r < RECORDS; r++)
             assert_int_equal(put(store, r), KVP_STORE_OK);
         store = again(store, 1, killed, "&quota=16384");
@@ -233,19 +225,17 @@ TEST(test_a_lower_quota_holds_from_the_start_on)
         assert_true(count_bits(bits & 0xFF) == 2 && count_bits(bits >> 8) == 2);
         store = again(store, 1, killed, "");
         assert_true(there(store) == bits);
-        end_sim(store);
     }
 }
 
 TEST(test_a_parent_of_another_namespace_is_none)
 {
-    kvp_store *store = begin(0, "");
+    scoped_sim_store *store = begin(0, "");
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     kvp_identity other = records[1].identity;
     other.space = 7;
     assert_int_equal(kvp_store_put(store, &other, &records[1].block, 0), KVP_OK);
     assert_int_equal(input_result(store), KVP_STORE_NO_PARENT);
-    end_sim(store);
 }
 
 /* ---------------------------------------------------------------------------------------- evict */
@@ -261,7 +251,7 @@ TEST(test_operators_evict_by_namespace_and_age)
 {
     for (int on_disk = 0; on_disk < 2; on_disk++) {
         for (int killed = 0; killed < 2; killed++) {
-            kvp_store *store = begin(on_disk, "");
+            scoped_sim_store *store = begin(on_disk, "");
             for (unsigned r = 0; r < RECORDS; r++, now_s += MINUTE)
                 assert_int_equal(put(store, r), KVP_STORE_OK);
             assert_true(evict(store, (kvp_store_match){.written_before = 0}) == 0xFFFF);
@@ -285,7 +275,6 @@ TEST(test_operators_evict_by_namespace_and_age)
             assert_true(evict(store, (kvp_store_match){.written_before = UINT64_MAX}) == 0);
             store = again(store, on_disk, killed, "");
             assert_true(there(store) == 0);
-            end_sim(store);
         }
     }
 }
@@ -340,9 +329,8 @@ TEST(test_directories_without_a_writer_go_first)
     enum { OLD = 1, OLDER = 2, LIVES = 3, GROWS = 4, MANY = 16 };
     make_sim(1);
     for (unsigned model = OLD; model <= OLDER; model++) {
-        kvp_store *store = open_model(model);
+        scoped_store *store = open_model(model);
         put_of(store, model, 0, MANY);
-        kvp_store_close(store);
     }
     kvp_store *lives = open_model(LIVES);
     put_of(lives, LIVES, 0, MANY);
@@ -393,11 +381,10 @@ TEST(test_what_cannot_be_seen_counts)
         for (int slabs = 0; slabs < 2; slabs++) {
             make_sim(1);
             for (unsigned m = 1; m <= MODELS; m++) {
-                kvp_store *store = open_model(m);
+                scoped_store *store = open_model(m);
                 put_of(store, m, 0, MANY);
-                kvp_store_close(store);
             }
-            kvp_store *store = open_model(MODELS + 1);
+            scoped_sim_store *store = open_model(MODELS + 1);
             kvp_store_stats stats;
             const kvp_digest fingerprint = input_digest(model);
             unsigned n = (unsigned)snprintf(unseen, sizeof unseen, "/");
@@ -413,7 +400,6 @@ TEST(test_what_cannot_be_seen_counts)
             put_of(store, MODELS + 1, 0, MANY);
             kvp_store_stats_get(store, &stats);
             assert_int_equal(stats.records, MANY);
-            end_sim(store);
         }
     }
 }
@@ -423,7 +409,7 @@ TEST(test_what_cannot_be_seen_counts)
 TEST(test_what_is_not_known_stays)
 {
     for (int is_listed = 0; is_listed < 2; is_listed++) {
-        kvp_store *store = begin(1, "");
+        scoped_sim_store *store = begin(1, "");
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         kvp_store_close(store);
         below = disk;
@@ -438,7 +424,6 @@ TEST(test_what_is_not_known_stays)
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/log"));
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/slab-000000"));
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w1/log"));
-        end_sim(store);
     }
 }
 
@@ -467,14 +452,12 @@ TEST(test_another_form_is_another_directory)
 {
     static const struct {
         uint64_t block_bytes;
-        uint32_t record_blocks;
-        uint32_t block_tokens;
-        uint32_t key_bytes;
+        uint32_t record_blocks, block_tokens, key_bytes;
     } forms[] = {{8192, 1, 4, 0}, {4096, 2, 4, 0}, {8192, 1, 8, 0}, {4096, 1, 4, 4096}};
     for (size_t a = 0; a < sizeof forms / sizeof *forms; a++) {
         for (size_t b = 0; b < sizeof forms / sizeof *forms; b++) {
             make_sim(1);
-            kvp_store *store = NULL;
+            scoped_sim_store *store = NULL;
             for (int i = 0; i < 2; i++) {
                 const size_t f = i ? b : a;
                 kvp_store_close(store);
@@ -491,7 +474,6 @@ TEST(test_another_form_is_another_directory)
             sim_disk_peek(sim, "/kv/01080f161d242b32/w0/log", 24, &slot_bytes[0], 8);
             if (sim_disk_peek(sim, "/kv/01080f161d242b32/w1/log", 24, &slot_bytes[1], 8))
                 assert_true(slot_bytes[0] == slot_bytes[1]);
-            end_sim(store);
         }
     }
 }

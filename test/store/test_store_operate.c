@@ -134,19 +134,13 @@ TEST(test_a_scan_tells_what_is_there)
         if (!in_use)
             kvp_store_close(store);
         scan(KVP_SCAN_DIRECTORIES);
-        assert_int_equal(seen.n_directories, 1);
-        assert_int_equal(seen.n_records, 0);
-        assert_int_equal(seen.directory.status, KVP_OK);
-        assert_int_equal(seen.directory.in_use, in_use);
+        assert_fields(seen, n_directories, 1, n_records, 0);
+        assert_fields(seen.directory, status, KVP_OK, in_use, in_use);
         assert_true(seen.directory.opened_ns == START);
-        assert_int_equal(seen.directory.records, 6);
-        assert_int_equal(seen.directory.slot_bytes, SLOT);
-        assert_int_equal(seen.directory.header_bytes, 4096);
-        assert_int_equal(seen.directory.record_blocks, 1);
-        assert_int_equal(seen.directory.block_tokens, TOKENS);
-        assert_int_equal(seen.directory.n_slots, 16);
-        assert_int_equal(seen.directory.bytes, 6 * (SLOT + 256));
-        assert_int_equal(seen.directory.log_entries, 6);
+        assert_fields(seen.directory, records, 6, slot_bytes, SLOT, header_bytes, 4096,
+                      record_blocks, 1);
+        assert_fields(seen.directory, block_tokens, TOKENS, n_slots, 16, bytes, 6 * (SLOT + 256),
+                      log_entries, 6);
         for (uint32_t depth = KVP_SCAN_RECORDS; depth <= KVP_SCAN_PAYLOADS; depth++) {
             scan(depth);
             assert_int_equal(seen.n_records, 6);
@@ -154,17 +148,15 @@ TEST(test_a_scan_tells_what_is_there)
                 seen.n_found[depth > KVP_SCAN_RECORDS ? KVP_FOUND_GOOD : KVP_FOUND_UNREAD], 6);
             for (unsigned r = 0; r < 6; r++) {
                 const kvp_store_record *record = &seen.records[r];
-                assert_int_equal(record->slot, r);
-                assert_int_equal(record->generation, 1);
-                assert_int_equal(record->parent, r % DEPTH > 0 ? r - 1 : UINT32_MAX);
+                assert_fields(*record, slot, r, generation, 1, parent,
+                              r % DEPTH > 0 ? r - 1 : UINT32_MAX);
                 assert_true(record->space == 500 + r / DEPTH);
                 assert_true(record->written == (START + r * MINUTE) / 1000000000);
                 assert_int_equal(record->has_header, depth > KVP_SCAN_RECORDS);
                 if (depth == KVP_SCAN_RECORDS)
                     continue;
-                assert_int_equal(record->kind, KVP_IDENTITY_TOKENS);
-                assert_int_equal(record->position, r % DEPTH * TOKENS);
-                assert_int_equal(record->n_blocks, 1);
+                assert_fields(*record, kind, KVP_IDENTITY_TOKENS, position, r % DEPTH * TOKENS,
+                              n_blocks, 1);
                 assert_int_equal(record->slice.n_layers, 1);
                 assert_int_equal(record->payload_bytes, BLOCK_BYTES);
                 assert_memory_equal(&record->digest, &records[r].identity.digest, 32);
@@ -198,9 +190,7 @@ static void flip(const char *file, uint64_t offset)
 static void expect_bad(uint32_t reason, int in_header)
 {
     scan(KVP_SCAN_PAYLOADS);
-    assert_int_equal(seen.n_records, 3);
-    assert_int_equal(seen.n_found[reason], 1);
-    assert_int_equal(seen.n_found[KVP_FOUND_GOOD], 2);
+    assert_fields(seen, n_records, 3, n_found[reason], 1, n_found[KVP_FOUND_GOOD], 2);
     for (unsigned r = 0; r < 3; r++)
         assert_int_equal(seen.records[r].found == reason, seen.records[r].slot == 0);
     scan(KVP_SCAN_HEADERS);
@@ -282,8 +272,7 @@ TEST(test_a_record_that_is_replaced_meanwhile_is_not_bad)
     assert_true(seen.n_found[KVP_FOUND_RACED] >= 2);
     assert_int_equal(seen.n_found[KVP_FOUND_RACED] + seen.n_found[KVP_FOUND_GOOD], 3);
     scan(KVP_SCAN_PAYLOADS);
-    assert_int_equal(seen.n_records, 2);
-    assert_int_equal(seen.n_found[KVP_FOUND_GOOD], 2);
+    assert_fields(seen, n_records, 2, n_found[KVP_FOUND_GOOD], 2);
     kvp_store_close(store);
     sim_disk_destroy(sim);
 }
@@ -304,8 +293,7 @@ TEST(test_a_foreign_log_is_told)
         assert_true(seen.directory.opened_ns == START);
         kvp_store_cleaned cleaned;
         const kvp_store_match all = {.written_before = UINT64_MAX};
-        char why[200] = "";
-        char expected[200];
+        char why[200] = "", expected[200];
         snprintf(expected, sizeof expected, "\"/kv/01080f161d242b32/w0\": %s",
                  kvp_status_text(cases[i].status));
         assert_int_equal(kvpi_survey_clean(&disk, "/kv", &all, &cleaned, why, sizeof why), KVP_OK);
@@ -379,8 +367,7 @@ TEST(test_damaged_entries_are_counted)
     kvp_store_close(begin(3, 0));
     flip("log", 64 + 52 + 20);
     scan(KVP_SCAN_RECORDS);
-    assert_int_equal(seen.directory.damaged_entries, 1);
-    assert_int_equal(seen.directory.records, 1);
+    assert_fields(seen.directory, damaged_entries, 1, records, 1);
     assert_int_equal(seen.n_records, 1);
     sim_disk_destroy(sim);
 }
@@ -401,8 +388,7 @@ TEST(test_cleaning_drops_what_matches)
         kvp_store *store = begin(RECORDS, 0);
         const kvp_store_match all = {.written_before = UINT64_MAX};
         kvp_store_cleaned cleaned = clean(all);
-        assert_int_equal(cleaned.in_use, 1);
-        assert_int_equal(cleaned.records, 0);
+        assert_fields(cleaned, in_use, 1, records, 0);
         assert_true(there(store) == 0xFF);
         if (killed)
             sim_disk_stop_after(sim, 0);

@@ -236,7 +236,7 @@ static void run(unsigned rate)
     config.max_ops = OPS;
     config.threads = 0;
     config.now = test_clock;
-    kvp_store *store;
+    scoped_store *store;
     assert_int_equal(kvpi_store_open(&config, &liar_backend, &store, NULL, 0), KVP_OK);
     kvp_store_stats stats;
     for (uint64_t i = 0; i < n_operations; i++) {
@@ -270,7 +270,6 @@ static void run(unsigned rate)
         n_bad += stats.bad[i];
     assert_true(n_bad == n_results[KVP_STORE_BAD]);
     assert_true(stats.hits + stats.absent + stats.raced + n_bad <= stats.gets);
-    kvp_store_close(store);
 }
 
 TEST(test_nobody_reads_foreign_kv)

@@ -327,14 +327,9 @@ TEST(test_a_head_can_be_read_without_an_identity)
     make_fixture(&f);
     struct kvpi_record_head head;
     assert_int_equal(kvpi_record_read_head(f.header, HEADER_BYTES, &head), KVPI_RECORD_GOOD);
-    assert_int_equal(head.kind, KVP_IDENTITY_TOKENS);
-    assert_int_equal(head.group, 2);
-    assert_int_equal(head.slice.n_layers, 32);
-    assert_int_equal(head.slice.n_heads, 8);
-    assert_int_equal(head.block_tokens, 16);
-    assert_int_equal(head.n_blocks, 2);
-    assert_int_equal(head.position, 0);
-    assert_int_equal(head.header_bytes, HEADER_BYTES);
+    assert_fields(head, kind, KVP_IDENTITY_TOKENS, group, 2);
+    assert_fields(head.slice, n_layers, 32, n_heads, 8);
+    assert_fields(head, block_tokens, 16, n_blocks, 2, position, 0, header_bytes, HEADER_BYTES);
     assert_true(head.payload_bytes == PAYLOAD_BYTES);
     assert_memory_equal(head.fingerprint.bytes, f.identity.fingerprint.bytes, 32);
     assert_memory_equal(head.digest.bytes, f.identity.digest.bytes, 32);

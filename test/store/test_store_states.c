@@ -88,7 +88,7 @@ TEST_WITH(test_kv_without_a_state_is_no_hit, begin_test, end_test)
 {
     kvp_open_info info;
     struct chain chain;
-    kvp_store *store = open_file(STATE_BYTES);
+    scoped_store *store = open_file(STATE_BYTES);
     start_engine(&engine);
     const int32_t *tokens = leave_stored(store, 2 * RECORD + 3, 0);
     make_chain(&chain, tokens, 2 * RECORD);
@@ -104,11 +104,9 @@ TEST_WITH(test_kv_without_a_state_is_no_hit, begin_test, end_test)
     assert_true(load(&engine, store, &chain, 0, 2 * RECORD)); /* the KV is there */
     assert_true(load(&engine, store, &chain, 1, 2 * RECORD));
     const kvp_seq seq = serve(&engine, tokens, 2 * RECORD + 3, RECORD, &info);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop_group, GROUPS);
+    assert_fields(info, hit_tokens, 0, stop_group, GROUPS);
     ok(kvp_seq_close(engine.cache, seq, NULL));
     stop_engine(&engine);
-    kvp_store_close(store);
 }
 
 static uint32_t get(kvp_store *store, const kvp_identity *identity)
@@ -123,7 +121,7 @@ static uint32_t get(kvp_store *store, const kvp_identity *identity)
 TEST_WITH(test_what_is_not_the_state_is_not_served, begin_test, end_test)
 {
     for (int which = 0; which < 3; which++) {
-        kvp_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
+        scoped_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
         struct chain chain;
         uint8_t kv[BLOCKS][STATE_BYTES] = {{1}, {2}};
         void *pieces[BLOCKS] = {kv[0], kv[1]};
@@ -145,7 +143,6 @@ TEST_WITH(test_what_is_not_the_state_is_not_served, begin_test, end_test)
         ok(kvp_store_put(store, &right, pieces, 0));
         assert_int_equal(input_result(store), KVP_STORE_OK);
         assert_int_equal(get(store, &right), KVP_STORE_OK);
-        kvp_store_close(store);
     }
 }
 
@@ -276,7 +273,7 @@ TEST_WITH(test_a_damaged_state_is_not_served, begin_test, end_test)
 TEST_WITH(test_a_stack_has_states, begin_test, end_test)
 {
     kvp_store *stores[2];
-    kvp_store *stack;
+    scoped_store *stack;
     kvp_store_stack_config config;
     struct chain chain;
     int32_t tokens[RECORD] = {1, 2, 3};
@@ -301,12 +298,11 @@ TEST_WITH(test_a_stack_has_states, begin_test, end_test)
     kvp_store_stats stats;
     ok(kvp_store_stats_get(kvp_store_stack_part(stack, 0), &stats));
     assert_int_equal(stats.records, 1);
-    kvp_store_close(stack);
 }
 
 TEST_WITH(test_arguments_of_states_are_checked, begin_test, end_test)
 {
-    kvp_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
+    scoped_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
     struct chain chain;
     int32_t tokens[RECORD] = {1};
     uint8_t slot[STATE_BYTES] = {0};
@@ -324,7 +320,6 @@ TEST_WITH(test_arguments_of_states_are_checked, begin_test, end_test)
     identity.group = GROUPS;
     identity.tokens = NULL;
     assert_int_equal(kvp_store_get(store, &identity, pieces, 0), KVP_E_ARG);
-    kvp_store_close(store);
 }
 
 /* ------------------------------------------------------------------------------ random requests */
@@ -395,7 +390,7 @@ TEST_WITH(test_random_requests_over_a_liar, begin_test, end_test)
                                            "liar:?size=60000"};
         n_recalled = n_served = 0;
         fault_rate = pass == 0 ? 20 : pass == 1 ? 100 : 0;
-        kvp_store *store = open_store(&liar_backend, urls[pass], STATE_BYTES);
+        scoped_store *store = open_store(&liar_backend, urls[pass], STATE_BYTES);
         for (unsigned round = 0; round < n_rounds; round++) {
             start_engine(&engine);
             for (uint32_t i = draw(6); i > 0; i--)
@@ -405,7 +400,6 @@ TEST_WITH(test_random_requests_over_a_liar, begin_test, end_test)
         assert_true(n_recalled > 0);
         for (unsigned i = 0; i < FAULTS && pass == 1; i++)
             assert_true(n_faults[i] > 0);
-        kvp_store_close(store);
     }
 }
 

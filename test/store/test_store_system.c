@@ -263,11 +263,10 @@ static void scene_no_locked_memory(void)
     snprintf(own, sizeof own, "%s/kv", directory);
     if (mkdir(own, 0700) != 0)
         skip_scene("nobody may not write here");
-    kvp_store *store = open_store();
+    scoped_store *store = open_store();
     use(store);
     /* Old kernels count the ring itself, and there is none. */
     CHECK(!has_uring(store) || says(store, "io_uring, without registered memory: "));
-    kvp_store_close(store);
 }
 
 TEST(test_io_uring_that_is_not_permitted)
@@ -295,8 +294,7 @@ TEST(test_no_memory_may_be_locked)
 /* May one of this process's signals be given to that thread? */
 static int takes_signals(const char *thread)
 {
-    char path[300];
-    char line[200];
+    char path[300], line[200];
     unsigned long long blocked = 0;
     snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
     FILE *file = fopen(path, "r");
@@ -311,7 +309,7 @@ static int takes_signals(const char *thread)
 /* A handler of the process runs on its own threads: the store's block all signals. */
 static void scene_signals(void)
 {
-    kvp_store *store = NULL;
+    scoped_store *store = NULL;
     char why[300];
     CHECK(try_open("&engine=threads", &store, why, sizeof why) == KVP_OK);
     use(store);
@@ -328,7 +326,6 @@ static void scene_signals(void)
     closedir(tasks);
     CHECK(n_threads >= 3); /* this one, the store's, and one that moves records */
     CHECK(n_taking == 1);
-    kvp_store_close(store);
 }
 
 TEST(test_threads_take_no_signals)
@@ -346,7 +343,7 @@ static void use_mounted(const char *kind)
     for (block_bytes = PAGE; block_bytes > 0; block_bytes = block_bytes == PAGE ? 1000 : 0) {
         static const char *const engines[] = {"", "&engine=threads"};
         for (unsigned e = 0; e < 2; e++) {
-            kvp_store *store = NULL;
+            scoped_store *store = NULL;
             char why[300];
             CHECK(try_open(engines[e], &store, why, sizeof why) == KVP_OK);
             CHECK(move_all(store, 1) <= RECORDS);
@@ -355,7 +352,6 @@ static void use_mounted(const char *kind)
             kvp_store_stats stats;
             CHECK(kvp_store_stats_get(store, &stats) == KVP_OK);
             CHECK(stats.staged == 0);
-            kvp_store_close(store);
         }
     }
 }
@@ -385,7 +381,7 @@ static void scene_anywhere(void)
 {
     for (unsigned e = 0; e < 2; e++) {
         for (unsigned odd = 0; odd < 2; odd++) {
-            kvp_store *store = NULL;
+            scoped_store *store = NULL;
             kvp_store_stats stats;
             char why[300];
             block_bytes = odd ? 1000 : PAGE;
@@ -395,7 +391,6 @@ static void scene_anywhere(void)
             CHECK(kvp_store_stats_get(store, &stats) == KVP_OK);
             if (says(store, "past the page cache"))
                 CHECK(odd ? stats.staged >= RECORDS : stats.staged == 0);
-            kvp_store_close(store);
         }
     }
 }
@@ -471,7 +466,7 @@ static void scene_not_landed(void)
 /* Every descriptor that transfers go through has the lock, and there is one a slab. */
 static void scene_same_descriptor(void)
 {
-    kvp_store *store = open_store();
+    scoped_store *store = open_store();
     use(store);
     unsigned n_slabs = 0;
     for (int file = 3; file < 256; file++) {
@@ -484,7 +479,6 @@ static void scene_same_descriptor(void)
         CHECK(flock(file, LOCK_EX | LOCK_NB) == 0); /* it has it already: not another one's */
     }
     CHECK(n_slabs == 1);
-    kvp_store_close(store);
 }
 
 /* ---------------------------------------------------- a write that is under way after a kill -9 */
@@ -568,8 +562,7 @@ static int is_gone(pid_t child)
 
 static void scene_killed_while_writing(void)
 {
-    int to[2];
-    int from[2];
+    int to[2], from[2];
     char word;
     const struct timespec moment = {.tv_nsec = 100000000};
     struct kvpi_disk waiting = kvpi_system_disk;
@@ -644,7 +637,7 @@ static void scene_modes(void)
     char path[256];
     CHECK(rmdir(directory) == 0);
     umask(0);
-    kvp_store *store = open_store();
+    scoped_store *store = open_store();
     use(store);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         path_of(path, files[i]);
@@ -657,7 +650,6 @@ static void scene_modes(void)
     CHECK(mode_of(directory) == 0700);
     snprintf(path, sizeof path, "%s/lock", directory);
     CHECK(mode_of(path) == 0600);
-    kvp_store_close(store);
 }
 
 TEST(test_only_the_owner_may_read)
@@ -684,8 +676,7 @@ static void scene_links(void)
     char victim[256];
     snprintf(victim, sizeof victim, "%s.victim", directory);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[256];
-        char target[300];
+        char path[256], target[300];
         kvp_store *store = open_store();
         (void)move_all(store, 1); /* it may have them already */
         path_of(path, files[i]);

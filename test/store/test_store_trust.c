@@ -113,7 +113,7 @@ static uint32_t get(kvp_store *store, unsigned r)
 TEST(test_a_slot_that_cannot_be_written_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     fault.slot = 0;
     assert_int_equal(put(store, 0), KVP_STORE_FAILED);
     assert_int_equal(stats_of(store).retired, 1);
@@ -123,21 +123,19 @@ TEST(test_a_slot_that_cannot_be_written_is_retired)
     for (unsigned r = 1; r < RECORDS; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.records, 15);
-    assert_int_equal(stats.retired, 1);
+    assert_fields(stats, records, 15, retired, 1);
     kvp_store_close(store);
     store = open_store(NULL, 16); /* tried again */
     assert_int_equal(stats_of(store).retired, 0);
     for (unsigned r = 0; r < RECORDS; r++)
         put(store, r);
     assert_int_equal(stats_of(store).records, 16);
-    end_sim(store);
 }
 
 TEST(test_a_slot_that_cannot_be_read_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 2; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     fault.slot = 0;
@@ -145,27 +143,22 @@ TEST(test_a_slot_that_cannot_be_read_is_retired)
     assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
     assert_int_equal(get(store, 1), KVP_STORE_OK);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.retired, 1);
-    assert_int_equal(stats.failed, 1);
-    assert_int_equal(stats.dropped, 1);
-    assert_int_equal(stats.away_ns, 0);
+    assert_fields(stats, retired, 1, failed, 1, dropped, 1, away_ns, 0);
     assert_int_equal(put(store, 0), KVP_STORE_FAILED); /* the first slot of the next slab */
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end_sim(store);
 }
 
 /* A disk that is gone for a while: an eighth of the slots at most is not used afterwards. */
 TEST(test_not_every_slot_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     fault.slot = 0;
     for (unsigned round = 0; round < 3; round++)
         for (unsigned r = 0; r < RECORDS; r++)
             put(store, r);
     assert_int_equal(stats_of(store).retired, 2);
-    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */
@@ -173,7 +166,7 @@ TEST(test_not_every_slot_is_retired)
 TEST(test_a_place_that_is_read_only_is_refused)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     kvp_store_close(store);
     fault.is_read_only = 1;
@@ -186,7 +179,6 @@ TEST(test_a_place_that_is_read_only_is_refused)
     fault.is_read_only = 0;
     store = open_store(NULL, 16);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end_sim(store);
 }
 
 static void count_record(void *context, const kvp_store_record *record)
@@ -225,9 +217,7 @@ TEST(test_a_real_place_that_is_read_only)
 /* The second half of a slab is gone, as after a copy that was cut short. */
 TEST(test_a_slab_that_is_cut)
 {
-    char directory[64];
-    char slab[160];
-    char command[200];
+    char directory[64], slab[160], command[200];
     snprintf(directory, sizeof directory, "store_trust_XXXXXX");
     assert_non_null(mkdtemp(directory));
     kvp_store *store = open_store(directory, 16);

@@ -140,8 +140,7 @@ static void note_found(void *context, const kvp_store_record *record)
 /* What a look finds of the only record. */
 static uint32_t look_with(const char *secret)
 {
-    char url[300];
-    char why[300];
+    char url[300], why[300];
     uint32_t found = UINT32_MAX;
     kvp_store_scan_options options;
     kvp_store_scan_options_init(&options);
@@ -205,7 +204,7 @@ TEST(test_what_others_may_read_is_no_secret)
         {"pipe", "no file"},     {"absent", "No such file"}, {".", "no file"},
     };
     char why[300];
-    kvp_store *store;
+    scoped_store *store;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(open_with(cases[i].name, NULL, &store, why), KVP_E_ARG);
         if (!strstr(why, cases[i].said) || strstr(why, SECRET))
@@ -214,7 +213,6 @@ TEST(test_what_others_may_read_is_no_secret)
     assert_int_equal(open_with("good", SECRET, &store, why), KVP_E_ARG);
     assert_non_null(strstr(why, "both have a secret"));
     assert_int_equal(open_with("good", NULL, &store, why), KVP_OK);
-    kvp_store_close(store);
 }
 
 static int make_folder(void **state)

@@ -229,11 +229,10 @@ static int connect_tcp(void)
 /* 0: there is nobody there. */
 static int connect_link(kvp_link *out_link)
 {
-    if (is_socket(self.scenario.over)) {
+    if (is_socket(self.scenario.over))
         self.inner = socket_link_end(&self.socket, self.data);
-    } else if (is_shm(self.scenario.over) ? !connect_shm() : !connect_tcp()) {
+    else if (is_shm(self.scenario.over) ? !connect_shm() : !connect_tcp())
         return 0;
-    }
     event();
     *out_link = (kvp_link){
         sizeof(kvp_link), self.inner.max_message, &self, lend, post, take, give_back, progress};

@@ -182,10 +182,9 @@ TEST_WITH(test_a_window_is_a_mask, NULL, attn_name_the_case)
         for (uint32_t n = 0; n < 3; n++) {
             const attn_seq *seq = &world.seqs[n];
             for (uint32_t query = 0; query < seq->n_queries; query++) {
-                for (uint32_t key = 0; key < seq->n_tokens; key++, n_bits++) {
+                for (uint32_t key = 0; key < seq->n_tokens; key++, n_bits++)
                     if (attn_sees(&world, seq, query, key))
                         mask->bits[n_bits / 8] |= (uint8_t)(1u << (n_bits % 8));
-                }
             }
             n_bits = (n_bits + 7) / 8 * 8;
             mask->bits_start[n + 1] = (int32_t)(n_bits / 8);

@@ -182,10 +182,9 @@ TEST(test_slots_say_where)
     assert_true(tiny.k[3][1][0] == 1 && tiny.k[3][1][1] == 0 && tiny.v[3][1][0] == 10);
     assert_true(tiny.k[1][0][0] == 2 && tiny.k[1][0][1] == 0 && tiny.v[1][0][0] == 30);
     for (int block = 0; block < 4; block++) {
-        for (int token = 0; token < 2; token++) {
+        for (int token = 0; token < 2; token++)
             if (block * 2 + token != 7 && block * 2 + token != 2)
                 assert_true(tiny.v[block][token][0] == 0);
-        }
     }
 }
 

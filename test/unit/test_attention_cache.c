@@ -266,8 +266,7 @@ TEST(test_shared_prefixes_and_forks)
     open_in(&model, prompts[1], 11);
     open_in(&model, prompts[3], 3);
     open_in(&model, prompts[2], 6);
-    assert_int_equal(model.begin[1], 8);
-    assert_int_equal(model.begin[3], 4);
+    assert_fields(model, begin[1], 8, begin[3], 4);
     assert_int_equal(step(&model), 3);
     model.seqs[4] = fork_seq(&model.w, model.seqs[0], KVP_END);
     model.n_seqs = 5;

@@ -258,10 +258,9 @@ static uint32_t merge_impl;
 
 static void with_every_merge(void (*test)(void))
 {
-    for (merge_impl = KVP_ATTENTION_REFERENCE; merge_impl <= KVP_ATTENTION_NEON; merge_impl++) {
+    for (merge_impl = KVP_ATTENTION_REFERENCE; merge_impl <= KVP_ATTENTION_NEON; merge_impl++)
         if (kvp_attention_has(merge_impl))
             test();
-    }
 }
 
 static attn_params merge_params(int has_sinks)

@@ -145,10 +145,9 @@ static void check_cuts(const attn_world *world, const struct cuts *cuts, uint32_
 
 static void check_impls(const attn_world *world, const struct cuts *cuts)
 {
-    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
+    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++)
         if (impl == KVP_ATTENTION_REFERENCE || attn_impls_has(impl))
             check_cuts(world, cuts, impl);
-    }
 }
 
 /* -------------------------------------------------------------------------------------- by hand */
@@ -282,10 +281,9 @@ static void check_windows(uint32_t type, uint32_t sinks)
 TEST_WITH(test_every_window_and_cut, NULL, attn_name_the_case)
 {
     static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
-    for (uint32_t i = 0; i < 5; i++) {
+    for (uint32_t i = 0; i < 5; i++)
         for (uint32_t sinks = 0; sinks <= TOKENS; sinks += sinks < 5 ? 1 : 3)
             check_windows(types[i], sinks);
-    }
 }
 
 /* ------------------------------------------------------------------------------------ at random */

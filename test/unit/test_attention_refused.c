@@ -113,10 +113,8 @@ TEST(test_defaults)
     kvp_attention_init(&attention);
     kvp_append_init(&append);
     kvp_merge_init(&merge);
-    assert_int_equal(attention.struct_size, sizeof attention);
-    assert_int_equal(attention.impl, KVP_ATTENTION_AUTO);
-    assert_int_equal(attention.causal, 1);
-    assert_int_equal(attention.n_levels, 1);
+    assert_fields(attention, struct_size, sizeof attention, impl, KVP_ATTENTION_AUTO, causal, 1,
+                  n_levels, 1);
     assert_true(attention.scale == 0.0 && attention.soft_cap == 0.0);
     assert_int_equal(attention.window.recent_tokens, 0);
     assert_int_equal(attention.rope.mode, KVP_ROPE_NONE);

@@ -249,10 +249,9 @@ static void expect_in_order(world w)
     const int32_t distance = run_distance(&w);
     w.order = KVPI_IN_ORDER;
     expect_all(&w, distance, 1); /* the last piece, while there is nothing else */
-    for (uint32_t i = 0; i < MAX_LINES; i++) {
+    for (uint32_t i = 0; i < MAX_LINES; i++)
         if (seen.used[i] != NEVER && seen.asked[i] != NEVER && seen.times[i] == 1)
             assert_int_equal(seen.asked[i], seen.used[i] - distance);
-    }
 }
 
 TEST(test_in_order)

@@ -19,9 +19,7 @@ TEST(test_arrays_follow_each_other_on_cache_lines)
 TEST(test_a_layout_that_overflows_says_so_and_stays_where_it_was)
 {
     const struct {
-        size_t before;
-        size_t n;
-        size_t size;
+        size_t before, n, size;
     } cases[] = {
         {0, SIZE_MAX / 2 + 1, 2},     /* the product */
         {0, 1, SIZE_MAX},             /* rounding up to a line */
@@ -47,9 +45,8 @@ TEST(test_mapped_memory_is_zero_and_can_be_written)
     uint8_t *memory = kvpi_map(n);
     assert_non_null(memory);
     assert_int_equal((uintptr_t)memory % KVPI_CACHE_LINE, 0);
-    for (size_t i = 0; i < n; i += 4096) {
+    for (size_t i = 0; i < n; i += 4096)
         assert_int_equal(memory[i], 0);
-    }
     memset(memory, 1, n);
     kvpi_unmap(memory, n);
 }

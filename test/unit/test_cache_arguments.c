@@ -29,147 +29,39 @@ static struct call call_on(world *w)
     return c;
 }
 
-/* -------------------------------------------------------------------------- calls on a sequence */
-
-static kvp_status call_extend(struct call *c)
-{
-    return kvp_seq_extend(c->cache, c->seq, ints(0), 1, 0);
-}
-
-static kvp_status call_extend_many(struct call *c)
-{
-    c->batch.seqs = &c->seq;
-    c->batch.tokens = ints(0);
-    return kvp_seq_extend_many(c->cache, &c->batch);
-}
-
-static kvp_status call_can_extend(struct call *c)
-{
-    kvp_admission admission;
-    c->batch.seqs = &c->seq;
-    return kvp_cache_can_extend(c->cache, &c->batch, &admission);
-}
-
-static kvp_status call_fill(struct call *c)
-{
-    return kvp_seq_fill(c->cache, c->seq, ints(0), 0);
-}
-
-static kvp_status call_fill_many(struct call *c)
-{
-    static const uint32_t none;
-    c->batch.seqs = &c->seq;
-    c->batch.n_tokens = &none;
-    return kvp_seq_fill_many(c->cache, &c->batch);
-}
-
-static kvp_status call_commit(struct call *c)
-{
-    return kvp_seq_commit(c->cache, c->seq, 1);
-}
-
-static kvp_status call_commit_many(struct call *c)
-{
-    static const uint32_t one = 1;
-    return kvp_seq_commit_many(c->cache, &c->seq, &one, 1);
-}
-
-static kvp_status call_invalidate(struct call *c)
-{
-    kvp_seq shared[4];
-    uint32_t n;
-    return kvp_seq_invalidate(c->cache, c->seq, 8, shared, 4, &n);
-}
-
-static kvp_status call_fork(struct call *c)
-{
-    kvp_seq child;
-    return kvp_seq_fork(c->cache, c->seq, 0, 0, &child);
-}
-
-static kvp_status call_truncate(struct call *c)
-{
-    return kvp_seq_truncate(c->cache, c->seq, 8, NULL);
-}
-
-static kvp_status call_close(struct call *c)
-{
-    return kvp_seq_close(c->cache, c->seq, NULL);
-}
-
-static kvp_status call_info(struct call *c)
-{
-    kvp_seq_info info;
-    return kvp_seq_info_get(c->cache, c->seq, &info);
-}
-
-static kvp_status call_tokens(struct call *c)
-{
-    int32_t token;
-    return kvp_seq_tokens(c->cache, c->seq, 0, 1, &token);
-}
-
-static kvp_status call_block_tokens(struct call *c)
-{
-    int32_t tokens[4];
-    uint32_t n;
-    return kvp_seq_block_tokens(c->cache, c->seq, 0, tokens, &n);
-}
-
-static kvp_status call_row(struct call *c)
-{
-    const int32_t *row;
-    uint32_t n;
-    return kvp_seq_row(c->cache, c->seq, 0, &row, &n);
-}
-
-static kvp_status call_slots(struct call *c)
-{
-    int64_t slot;
-    return kvp_seq_slots(c->cache, c->seq, 0, 0, 1, &slot);
-}
-
-static kvp_status call_retain(struct call *c)
-{
-    return kvp_seq_retain(c->cache, c->seq, (kvp_range){0, 1}, 1);
-}
-
-static kvp_status call_uncache(struct call *c)
-{
-    return kvp_seq_uncache(c->cache, c->seq, (kvp_range){8, 9});
-}
-
-/* ------------------------------------------------------------------------- calls on a namespace */
-
-static kvp_status call_ns_flush(struct call *c)
-{
-    return kvp_ns_flush(c->cache, c->ns);
-}
-
-static kvp_status call_ns_close(struct call *c)
-{
-    return kvp_ns_close(c->cache, c->ns);
-}
-
-static kvp_status call_match(struct call *c)
-{
-    kvp_open_info info;
-    return kvp_cache_match(c->cache, c->ns, &c->prompt, &info);
-}
-
-static kvp_status call_can_open(struct call *c)
-{
-    kvp_admission admission;
-    return kvp_cache_can_open(c->cache, c->ns, &c->prompt, &admission);
-}
-
-static kvp_status call_open(struct call *c)
-{
-    kvp_seq seq;
-    return kvp_seq_open(c->cache, c->ns, &c->prompt, &seq, NULL);
-}
-
 #include "refused_calls.h"
+
+static const uint32_t none, one = 1;
+
+/* On a sequence. */
+CALLS(extend, kvp_seq_extend(c->cache, c->seq, ints(0), 1, 0))
+CALLS(extend_many, (c->batch.seqs = &c->seq, c->batch.tokens = ints(0),
+                    kvp_seq_extend_many(c->cache, &c->batch)))
+CALLS(can_extend,
+      (c->batch.seqs = &c->seq, kvp_cache_can_extend(c->cache, &c->batch, &(kvp_admission){0})))
+CALLS(fill, kvp_seq_fill(c->cache, c->seq, ints(0), 0))
+CALLS(fill_many,
+      (c->batch.seqs = &c->seq, c->batch.n_tokens = &none, kvp_seq_fill_many(c->cache, &c->batch)))
+CALLS(commit, kvp_seq_commit(c->cache, c->seq, 1))
+CALLS(commit_many, kvp_seq_commit_many(c->cache, &c->seq, &one, 1))
+CALLS(invalidate, kvp_seq_invalidate(c->cache, c->seq, 8, (kvp_seq[4]){{0}}, 4, &(uint32_t){0}))
+CALLS(fork, kvp_seq_fork(c->cache, c->seq, 0, 0, &(kvp_seq){0}))
+CALLS(truncate, kvp_seq_truncate(c->cache, c->seq, 8, NULL))
+CALLS(close, kvp_seq_close(c->cache, c->seq, NULL))
+CALLS(info, kvp_seq_info_get(c->cache, c->seq, &(kvp_seq_info){0}))
+CALLS(tokens, kvp_seq_tokens(c->cache, c->seq, 0, 1, &(int32_t){0}))
+CALLS(block_tokens, kvp_seq_block_tokens(c->cache, c->seq, 0, (int32_t[4]){0}, &(uint32_t){0}))
+CALLS(row, kvp_seq_row(c->cache, c->seq, 0, &(const int32_t *){NULL}, &(uint32_t){0}))
+CALLS(slots, kvp_seq_slots(c->cache, c->seq, 0, 0, 1, &(int64_t){0}))
+CALLS(retain, kvp_seq_retain(c->cache, c->seq, (kvp_range){0, 1}, 1))
+CALLS(uncache, kvp_seq_uncache(c->cache, c->seq, (kvp_range){8, 9}))
+
+/* On a namespace. */
+CALLS(ns_flush, kvp_ns_flush(c->cache, c->ns))
+CALLS(ns_close, kvp_ns_close(c->cache, c->ns))
+CALLS(match, kvp_cache_match(c->cache, c->ns, &c->prompt, &(kvp_open_info){0}))
+CALLS(can_open, kvp_cache_can_open(c->cache, c->ns, &c->prompt, &(kvp_admission){0}))
+CALLS(open, kvp_seq_open(c->cache, c->ns, &c->prompt, &(kvp_seq){0}, NULL))
 
 static const struct named_call seq_calls[] = {
     CALL(extend, 1), CALL(extend_many, 1), CALL(can_extend, 0),   CALL(fill, 1), CALL(fill_many, 1),
@@ -189,8 +81,8 @@ enum {
 
 TEST(test_every_call_refuses_every_bad_sequence)
 {
-    world w = small_world(15);
-    world other = small_world(15);
+    scoped_world w = small_world(15);
+    scoped_world other = small_world(15);
     struct call c = call_on(&w);
     const kvp_seq foreign = open_done(&other, ints(0), 8);
     const kvp_seq closed = open_seq(&w, ints(0), 4, NULL);
@@ -202,14 +94,12 @@ TEST(test_every_call_refuses_every_bad_sequence)
             expect_refusal(&seq_calls[i], &c);
         }
     }
-    end_world(&other);
-    end_world(&w);
 }
 
 TEST(test_every_call_refuses_every_bad_namespace)
 {
-    world w = small_world(15);
-    world other = small_world(15);
+    scoped_world w = small_world(15);
+    scoped_world other = small_world(15);
     struct call c = call_on(&w);
     kvp_ns closed;
     assert_ok(kvp_ns_open(w.cache, "x", 1, &closed));
@@ -221,21 +111,16 @@ TEST(test_every_call_refuses_every_bad_namespace)
             expect_refusal(&ns_calls[i], &c);
         }
     }
-    end_world(&other);
-    end_world(&w);
 }
 
 TEST(test_every_call_works_with_good_handles)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     struct call c = call_on(&w);
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         assert_ok(seq_calls[i].call(&c));
-    }
-    for (size_t i = 0; i < NS_CALLS; i++) {
+    for (size_t i = 0; i < NS_CALLS; i++)
         assert_ok(ns_calls[i].call(&c));
-    }
-    end_world(&w);
 }
 
 /* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */
@@ -256,29 +141,24 @@ static void expect_list(const struct named_call *named, struct call *c, int32_t 
 
 TEST(test_every_changing_call_starts_the_list_of_evicted_blocks_anew)
 {
-    world w = small_world(9);
+    scoped_world w = small_world(9);
     struct call c = call_on(&w);
     assert_ok(kvp_seq_extend(w.cache, c.seq, NULL, 0, 8)); /* so that no call but open takes */
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         expect_list(&seq_calls[i], &c, (int32_t)i);
-    }
-    for (size_t i = 0; i < NS_CALLS - 1; i++) { /* nothing can be opened after ns_close */
+    for (size_t i = 0; i < NS_CALLS - 1; i++) /* nothing can be opened after ns_close */
         expect_list(&ns_calls[i], &c, (int32_t)(SEQ_CALLS + i));
-    }
-    end_world(&w);
 }
 
 TEST(test_every_call_refuses_no_cache)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     struct call c = call_on(&w);
     c.cache = NULL;
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         assert_status(KVP_E_ARG, seq_calls[i].call(&c));
-    }
-    for (size_t i = 0; i < NS_CALLS; i++) {
+    for (size_t i = 0; i < NS_CALLS; i++)
         assert_status(KVP_E_ARG, ns_calls[i].call(&c));
-    }
     kvp_config config;
     kvp_stats stats;
     kvp_shortage shortage;
@@ -300,12 +180,11 @@ TEST(test_every_call_refuses_no_cache)
     assert_status(KVP_E_ARG, kvp_block_tokens(NULL, 0, KVP_DEVICE, 1, tokens, &n));
     assert_status(KVP_E_ARG, kvp_cache_record_start(NULL, &c.sink));
     assert_status(KVP_E_ARG, kvp_cache_record_stop(NULL));
-    end_world(&w);
 }
 
 TEST(test_reading_calls_refuse_missing_outputs)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     struct call c = call_on(&w);
     kvp_cache *cache = w.cache;
     const kvp_evicted *evicted;
@@ -332,7 +211,6 @@ TEST(test_reading_calls_refuse_missing_outputs)
     assert_status(KVP_E_ARG, kvp_cache_can_open(cache, w.ns, &c.prompt, NULL));
     c.batch.seqs = &c.seq;
     assert_status(KVP_E_ARG, kvp_cache_can_extend(cache, &c.batch, NULL));
-    end_world(&w);
 }
 
 static void expect_bad_prompt(struct call *c)
@@ -348,7 +226,7 @@ static void expect_bad_prompt(struct call *c)
 
 TEST(test_prompts_refuse_missing_pointers)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     struct call c = call_on(&w);
     const kvp_prompt good = c.prompt;
     kvp_seq seq;
@@ -369,7 +247,6 @@ TEST(test_prompts_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &good, NULL, NULL));
     assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, NULL, &info));
     assert_status(KVP_E_ARG, kvp_cache_can_open(w.cache, w.ns, NULL, &admission));
-    end_world(&w);
 }
 
 static void expect_bad_batch(struct call *c, kvp_batch batch)
@@ -382,7 +259,7 @@ static void expect_bad_batch(struct call *c, kvp_batch batch)
 
 TEST(test_batches_refuse_missing_pointers)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     struct call c = call_on(&w);
     kvp_admission admission;
     c.batch.seqs = &c.seq;
@@ -404,12 +281,11 @@ TEST(test_batches_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_seq_fill_many(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_cache_can_extend(w.cache, NULL, &admission));
-    end_world(&w);
 }
 
 TEST(test_other_calls_refuse_missing_pointers)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     struct call c = call_on(&w);
     kvp_cache *cache = w.cache;
     kvp_seq seqs[1];
@@ -438,7 +314,6 @@ TEST(test_other_calls_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_seq_accept(cache, &accept));
     assert_int_equal(kvp_handle_flip(NULL, 5), 5);
     assert_observed(&w, &before, __FILE__, __LINE__);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -16,9 +16,8 @@ static struct trio make_trio(uint32_t usable)
 {
     struct trio t;
     t.w = small_world(usable);
-    for (int32_t i = 0; i < B; i++) {
+    for (int32_t i = 0; i < B; i++)
         t.seqs[i] = open_seq(&t.w, ints(100 * i), 3, NULL);
-    }
     return t;
 }
 
@@ -65,10 +64,7 @@ TEST(test_all_or_nothing_names_the_first_at_which_blocks_run_out)
     kvp_batch batch = batch_of(t.seqs, n, B);
     batch.tokens = ints(500);
     const kvp_admission a = can_extend(&t.w, t.seqs, n, B);
-    assert_int_equal(a.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(a.need_blocks, 3);
-    assert_int_equal(a.available, 2);
-    assert_int_equal(a.missing_blocks, 1);
+    assert_fields(a, verdict, KVP_ADMIT_LATER, need_blocks, 3, available, 2, missing_blocks, 1);
     assert_unchanged(&t.w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(t.w.cache, &batch)));
     assert_shortage(&t.w, KVP_E_NO_BLOCKS, 2, 1);
     close_seq(&t.w, t.seqs[2]);
@@ -267,12 +263,11 @@ TEST(test_a_large_batch_of_decoding_sequences)
     enum { MANY = 64, STEPS = 40 };
     kvp_config config = config_of(16, 16, 400);
     config.max_seqs = MANY;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seqs[MANY];
     uint32_t n[MANY];
-    for (int32_t i = 0; i < MANY; i++) {
+    for (int32_t i = 0; i < MANY; i++)
         seqs[i] = open_done(&w, ints(40 * i), 10);
-    }
     for (uint32_t step = 0; step < STEPS; step++) {
         int32_t tokens[MANY];
         for (uint32_t i = 0; i < MANY; i++) {
@@ -288,7 +283,6 @@ TEST(test_a_large_batch_of_decoding_sequences)
         assert_int_equal(match(&w, ints(40 * i), 50).hit_tokens, 48);
         close_seq(&w, seqs[i]);
     }
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

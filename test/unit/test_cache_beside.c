@@ -248,10 +248,9 @@ static void close_engine(engine *e, kvp_seq held)
 
 static int has_met_all(const engine *e)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         if (__atomic_load_n(&e->n_rounds[i], __ATOMIC_RELAXED) < 50)
             return 0;
-    }
     return 1;
 }
 
@@ -335,7 +334,7 @@ TEST(test_reads_beside_reads)
     reading readings[READERS];
     (void)state;
     config.max_events = 64;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(5), 12);
     for (int i = 0; i < READERS; i++) {
         readings[i] = (reading){&w, seq, 0};
@@ -346,7 +345,6 @@ TEST(test_reads_beside_reads)
         assert_true(readings[i].sum == readings[0].sum);
     }
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(fill_ints, NULL) /* before there are others */

@@ -30,45 +30,28 @@ static void make_scene(struct scene *scene)
     scene->cache = scene->w.cache;
     scene->seq = kvpi_find_seq(scene->cache, seq);
     scene->place = kvpi_seq_place(&scene->cache->table, scene->seq);
-    for (uint32_t g = 0; g < 2; g++) {
+    for (uint32_t g = 0; g < 2; g++)
         scene->rows[g] = kvpi_row(scene->cache, scene->seq, g);
-    }
     assert_int_equal(kvpi_row_entries(scene->cache, scene->seq, 1), 4);
     assert_int_equal(scene->rows[1][0], KVP_NULL_BLOCK);
 }
 
 /* ------------------------------------------------------------------------------ what is planted */
 
-static void m2_tree_too_large(struct scene *s)
-{
-    s->seq->n_tree = 3;
-}
+PLANT(m2_tree_too_large, "M2 a tree has no slots", 3, s->seq->n_tree = 3);
+PLANT(m2_tree_without_slots, "M2 a tree has no slots", 3, s->seq->writable = 13);
+PLANT(m2_other_group, "M2 a row's block is of another group", 3, s->rows[0][3] = s->rows[1][3]);
+PLANT(t2_dropped_and_there, "T2 a dropped entry is not null", 3, s->rows[1][0] = s->rows[1][3]);
 
-static void m2_tree_without_slots(struct scene *s)
-{
-    s->seq->writable = 13;
-}
-
-static void m2_other_group(struct scene *s)
-{
-    s->rows[0][3] = s->rows[1][3];
-}
-
-static void t2_dropped_and_there(struct scene *s)
-{
-    s->rows[1][0] = s->rows[1][3];
-}
-
-static void t2_more_dropped_than_there_is(struct scene *s)
+PLANTED(t2_more_dropped_than_there_is, "T2 more is dropped than there is", 3)
 {
     const uint32_t n = kvpi_row_entries(s->cache, s->seq, 1);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         s->rows[1][i] = KVP_NULL_BLOCK;
-    }
     kvpi_windows(&s->cache->table, s->place)[1].dropped = n + 1;
 }
 
-static void n3_block_of_another_group(struct scene *s)
+PLANTED(n3_block_of_another_group, "N3 a node's block is of another group", 3)
 {
     const uint32_t node = kvpi_row_nodes(&s->cache->table, s->place)[2];
     kvpi_node_at(&s->cache->prefix, node, KVPI_WHERE(KVP_DEVICE, 1))->block =
@@ -77,16 +60,8 @@ static void n3_block_of_another_group(struct scene *s)
 
 TEST(test_every_planted_fault_is_named)
 {
-    const struct planted faults[] = {
-        {m2_tree_too_large, "M2 a tree has no slots", 3},
-        {m2_tree_without_slots, "M2 a tree has no slots", 3},
-        {m2_other_group, "M2 a row's block is of another group", 3},
-        {t2_dropped_and_there, "T2 a dropped entry is not null", 3},
-        {t2_more_dropped_than_there_is, "T2 more is dropped than there is", 3},
-        {n3_block_of_another_group, "N3 a node's block is of another group", 3},
-    };
     struct scene scene;
-    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
+    assert_planted(&scene);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -44,48 +44,21 @@ static void make_scene(struct scene *s)
     assert_int_equal(stats_of(&s->w).host_unreachable, 2);
 }
 
-static void k1_lost_and_not_marked(struct scene *s)
-{
-    kvpi_node(s->prefix, s->third)->flags &= ~(uint32_t)KVPI_NODE_LOST;
-}
-
-static void k1_without_a_block_and_not_marked(struct scene *s)
-{
-    kvpi_node(s->prefix, s->second)->flags &= ~(uint32_t)KVPI_NODE_LOST;
-}
-
-static void k1_marked_and_not_lost(struct scene *s)
-{
-    kvpi_node(s->prefix, s->first)->flags |= KVPI_NODE_LOST;
-}
-
-static void k1_not_counted(struct scene *s)
-{
-    kvpi_node(s->prefix, s->third)->flags &= ~(uint32_t)KVPI_NODE_COUNTED;
-}
-
-static void k1_a_root(struct scene *s)
-{
-    kvpi_node(s->prefix, kvpi_node(s->prefix, s->first)->root)->flags |= KVPI_NODE_LOST;
-}
-
-static void k2_one_less(struct scene *s)
-{
-    s->prefix->n_lost--;
-}
-
-static void k3_no_child(struct scene *s)
-{
-    s->kin[s->first].child = s->second;
-}
-
-static void k3_no_neighbour(struct scene *s)
-{
-    s->kin[s->other].next = 0;
-}
+PLANT(k1_lost_and_not_marked, "K1", 3,
+      kvpi_node(s->prefix, s->third)->flags &= ~(uint32_t)KVPI_NODE_LOST);
+PLANT(k1_without_a_block_and_not_marked, "K1", 3,
+      kvpi_node(s->prefix, s->second)->flags &= ~(uint32_t)KVPI_NODE_LOST);
+PLANT(k1_marked_and_not_lost, "K1", 3, kvpi_node(s->prefix, s->first)->flags |= KVPI_NODE_LOST);
+PLANT(k1_not_counted, "K1", 3,
+      kvpi_node(s->prefix, s->third)->flags &= ~(uint32_t)KVPI_NODE_COUNTED);
+PLANT(k1_a_root, "K1", 3,
+      kvpi_node(s->prefix, kvpi_node(s->prefix, s->first)->root)->flags |= KVPI_NODE_LOST);
+PLANT(k2_one_less, "K2", 3, s->prefix->n_lost--);
+PLANT(k3_no_child, "K3", 3, s->kin[s->first].child = s->second);
+PLANT(k3_no_neighbour, "K3", 3, s->kin[s->other].next = 0);
 
 /* Two parents have two children each: the older ones change places. */
-static void k3_a_neighbour_of_another_parent(struct scene *s)
+PLANTED(k3_a_neighbour_of_another_parent, "K3", 3)
 {
     const uint32_t apart = s->kin[kvpi_node(s->prefix, s->first)->root].child;
     assert_int_equal(s->kin[apart].next, s->first);
@@ -96,39 +69,14 @@ static void k3_a_neighbour_of_another_parent(struct scene *s)
     s->kin[s->first].before = s->other;
 }
 
-static void k3_not_its_neighbours_neighbour(struct scene *s)
-{
-    s->kin[s->second].before = 0;
-}
+PLANT(k3_not_its_neighbours_neighbour, "K3", 3, s->kin[s->second].before = 0);
+PLANT(k3_no_such_node, "K3", 3, s->kin[s->other].next = s->prefix->n_touched + 1);
+PLANT(k3_no_such_node_before, "K3", 3, s->kin[s->second].before = UINT32_MAX);
 
-static void k3_no_such_node(struct scene *s)
+TEST(test_every_planted_fault_is_named)
 {
-    s->kin[s->other].next = s->prefix->n_touched + 1;
-}
-
-static void k3_no_such_node_before(struct scene *s)
-{
-    s->kin[s->second].before = UINT32_MAX;
-}
-
-TEST(test_what_is_planted_is_found)
-{
-    const struct planted faults[] = {
-        {k1_lost_and_not_marked, "K1", 3},
-        {k1_without_a_block_and_not_marked, "K1", 3},
-        {k1_marked_and_not_lost, "K1", 3},
-        {k1_not_counted, "K1", 3},
-        {k1_a_root, "K1", 3},
-        {k2_one_less, "K2", 3},
-        {k3_no_child, "K3", 3},
-        {k3_no_neighbour, "K3", 3},
-        {k3_a_neighbour_of_another_parent, "K3", 3},
-        {k3_not_its_neighbours_neighbour, "K3", 3},
-        {k3_no_such_node, "K3", 3},
-        {k3_no_such_node_before, "K3", 3},
-    };
     struct scene scene;
-    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
+    assert_planted(&scene);
 }
 
 TEST_MAIN(NULL, NULL)

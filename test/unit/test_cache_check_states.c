@@ -67,22 +67,12 @@ static struct kvpi_place *checkpoint_at(const struct scene *s, uint32_t i)
 
 /* ------------------------------------------------------------------------------ what is planted */
 
-static void s2_no_such_slot(struct scene *s)
-{
-    s->state->read = 6;
-}
+PLANT(s2_no_such_slot, "S2 a sequence's slot is none", 3, s->state->read = 6);
+PLANT(s2_no_such_slot_to_write, "S2 a sequence's slot is none", 3, s->state->write = 6);
+PLANT(s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint", 3,
+      kvpi_block(&s->cache->states.pool, s->state->write)->content = s->nodes[1]);
 
-static void s2_no_such_slot_to_write(struct scene *s)
-{
-    s->state->write = 6;
-}
-
-static void s1_a_checkpoint_is_written(struct scene *s)
-{
-    kvpi_block(&s->cache->states.pool, s->state->write)->content = s->nodes[1];
-}
-
-static void s1_a_shared_slot_is_written(struct scene *s)
+PLANTED(s1_a_shared_slot_is_written, "S1 a slot that is written is shared, or a checkpoint", 3)
 {
     kvp_seq child;
     const kvp_seq seq = kvpi_table_handle(&s->cache->table, s->seq, s->cache->recorder.cache_bits);
@@ -91,62 +81,38 @@ static void s1_a_shared_slot_is_written(struct scene *s)
     kvpi_block(&s->cache->states.pool, s->state->write)->refs++;
 }
 
-static void s2_reads_nothing(struct scene *s)
-{
-    s->state->read = 0;
-}
-
-static void s3_lost_and_written(struct scene *s)
-{
-    s->state->read = 0;
-    s->state->lost = 1;
-}
-
-static void s3_nothing_to_write(struct scene *s)
-{
-    s->state->write = 0;
-}
-
-static void s4_of_another_node(struct scene *s)
-{
-    kvpi_block(&s->cache->states.pool, s->kept)->content = s->nodes[1];
-}
-
-static void s4_duplicates(struct scene *s)
-{
-    checkpoint_at(s, 0)->dups = 1;
-}
-
-static void s4_no_content(struct scene *s)
-{
-    checkpoint_at(s, 1)->block = s->kept;
-}
-
-static void s5_miscounted(struct scene *s)
-{
-    ++*kvpi_node_below(&s->cache->prefix, s->nodes[0]);
-}
+PLANT(s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it", 3,
+      s->state->read = 0);
+PLANT(s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write", 3,
+      s->state->read = 0, s->state->lost = 1);
+PLANT(s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write", 3,
+      s->state->write = 0);
+PLANT(s4_of_another_node, "S4 a slot's node has another checkpoint", 3,
+      kvpi_block(&s->cache->states.pool, s->kept)->content = s->nodes[1]);
+PLANT(s4_duplicates, "S4 a checkpoint has duplicates", 3, checkpoint_at(s, 0)->dups = 1);
+PLANT(s4_no_content, "S4 a node's checkpoint is no slot's content", 3,
+      checkpoint_at(s, 1)->block = s->kept);
+PLANT(s5_miscounted, "S5 the checkpoints below a node are miscounted", 3,
+      ++*kvpi_node_below(&s->cache->prefix, s->nodes[0]));
 
 /* The sequence is on the host. */
-static void s6_writes_on_the_host(struct scene *s)
+static void make_swapped_scene(struct scene *scene)
 {
-    s->state->write = s->state->read;
+    make_scene(scene);
+    const kvp_seq seq =
+        kvpi_table_handle(&scene->cache->table, scene->seq, scene->cache->recorder.cache_bits);
+    assert_ok(kvp_seq_swap_out(scene->cache, &seq, 1, NULL));
 }
 
-static void s6_reads_a_checkpoint_there(struct scene *s)
-{
-    kvpi_block(&s->cache->states.host, s->state->read)->content = s->nodes[0];
-}
-
-static void t1_one_holder_more_there(struct scene *s)
-{
-    kvpi_block(&s->cache->states.host, s->state->read)->refs++;
-}
-
-static void b2_one_free_slot_more_there(struct scene *s)
-{
-    s->cache->states.host.n_free++;
-}
+PLANT_IN(make_swapped_scene, s6_writes_on_the_host, "S6 a sequence on the host writes a slot", 3,
+         s->state->write = s->state->read);
+PLANT_IN(make_swapped_scene, s6_reads_a_checkpoint_there, "S6 a sequence on the host writes a slot",
+         3, kvpi_block(&s->cache->states.host, s->state->read)->content = s->nodes[0]);
+PLANT_IN(make_swapped_scene, t1_one_holder_more_there,
+         "T1 a reference count is not the number of holders", 3,
+         kvpi_block(&s->cache->states.host, s->state->read)->refs++);
+PLANT_IN(make_swapped_scene, b2_one_free_slot_more_there,
+         "B2 the counts do not sum to the number of slots", 1, s->cache->states.host.n_free++);
 
 /* Counted for the namespace "other" by both sides, but held by a sequence of another one. */
 static void give_away(struct scene *s, uint32_t slot)
@@ -159,64 +125,10 @@ static void give_away(struct scene *s, uint32_t slot)
     kvpi_owned(quotas, slot)->owner = other.bits;
 }
 
-static void q1_reads_anothers_slot(struct scene *s)
-{
-    give_away(s, s->state->read);
-}
-
-static void q1_writes_anothers_slot(struct scene *s)
-{
-    give_away(s, s->state->write);
-}
-
-static void make_swapped_scene(struct scene *scene)
-{
-    make_scene(scene);
-    const kvp_seq seq =
-        kvpi_table_handle(&scene->cache->table, scene->seq, scene->cache->recorder.cache_bits);
-    assert_ok(kvp_seq_swap_out(scene->cache, &seq, 1, NULL));
-}
-
-TEST(test_faults_on_the_host_are_named)
-{
-    const struct planted faults[] = {
-        {s6_writes_on_the_host, "S6 a sequence on the host writes a slot", 3},
-        {s6_reads_a_checkpoint_there, "S6 a sequence on the host writes a slot", 3},
-        {t1_one_holder_more_there, "T1 a reference count is not the number of holders", 3},
-        {b2_one_free_slot_more_there, "B2 the counts do not sum to the number of slots", 1},
-    };
-    struct scene scene;
-    assert_planted(&scene, make_swapped_scene, faults, sizeof(faults) / sizeof(*faults));
-}
-
-TEST(test_every_planted_fault_is_named)
-{
-    const struct planted faults[] = {
-        {s2_no_such_slot, "S2 a sequence's slot is none", 3},
-        {s2_no_such_slot_to_write, "S2 a sequence's slot is none", 3},
-        {s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint", 3},
-        {s1_a_shared_slot_is_written, "S1 a slot that is written is shared, or a checkpoint", 3},
-        {s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it", 3},
-        {s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write", 3},
-        {s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write", 3},
-        {s4_of_another_node, "S4 a slot's node has another checkpoint", 3},
-        {s4_duplicates, "S4 a checkpoint has duplicates", 3},
-        {s4_no_content, "S4 a node's checkpoint is no slot's content", 3},
-        {s5_miscounted, "S5 the checkpoints below a node are miscounted", 3},
-    };
-    struct scene scene;
-    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
-}
-
-TEST(test_faults_in_who_owns_slots_are_named)
-{
-    const struct planted faults[] = {
-        {q1_reads_anothers_slot, "Q1 a slot counts for another namespace", 3},
-        {q1_writes_anothers_slot, "Q1 a slot counts for another namespace", 3},
-    };
-    struct scene scene;
-    assert_planted(&scene, make_scene_with_quotas, faults, sizeof(faults) / sizeof(*faults));
-}
+PLANT_IN(make_scene_with_quotas, q1_reads_anothers_slot, "Q1 a slot counts for another namespace",
+         3, give_away(s, s->state->read));
+PLANT_IN(make_scene_with_quotas, q1_writes_anothers_slot, "Q1 a slot counts for another namespace",
+         3, give_away(s, s->state->write));
 
 /* A step is out that leaves a state behind, and another slot is parked. */
 static void make_steps(struct scene *scene)
@@ -239,54 +151,29 @@ static void make_steps(struct scene *scene)
     scene->state = kvpi_states_of(scene->cache, scene->seq);
 }
 
-static void s7_a_checkpoint(struct scene *s)
+#define S7 "S7 a slot of a step that is out is none, or is of no use"
+
+PLANTED_IN(make_steps, s7_a_checkpoint, S7, 3)
 {
     const uint32_t slot = *kvpi_ahead_of(s->cache, s->seq, 1);
     kvpi_block(&s->cache->states.pool, slot)->content = 1;
 }
 
-static void s7_not_more_than_computed(struct scene *s)
+/* Up to where the step that is out has committed. */
+static uint32_t *until(struct scene *s)
 {
-    kvpi_of_step(s->cache, s->cache->steps.until_at, 1)[kvpi_seq_place(&s->cache->table, s->seq)] =
-        1 + s->seq->computed;
+    return kvpi_of_step(s->cache, s->cache->steps.until_at, 1) +
+           kvpi_seq_place(&s->cache->table, s->seq);
 }
 
-static void s7_more_than_there_is(struct scene *s)
-{
-    kvpi_of_step(s->cache, s->cache->steps.until_at, 1)[kvpi_seq_place(&s->cache->table, s->seq)] =
-        2 + s->seq->tokens;
-}
-
-static void s3_exclusive_without_a_slot(struct scene *s)
-{
-    s->seq->exclusive = 1;
-}
-
-static void t1_without_a_holder(struct scene *s)
-{
-    *kvpi_ahead_of(s->cache, s->seq, 1) = 0;
-}
-
-static void b2_one_parked_more(struct scene *s)
-{
-    s->cache->states.pool.n_parked++;
-}
-
-TEST(test_faults_of_steps_are_named)
-{
-    const char *s7 = "S7 a slot of a step that is out is none, or is of no use";
-    const struct planted faults[] = {
-        {s7_a_checkpoint, s7, 3},
-        {s7_not_more_than_computed, s7, 3},
-        {s7_more_than_there_is, s7, 3},
-        {s3_exclusive_without_a_slot,
-         "S3 slots are writable, and there is no slot of state to write", 3},
-        {t1_without_a_holder, "T1 a reference count is not the number of holders", 3},
-        {b2_one_parked_more, "B2 the counts do not sum to the number of slots", 1},
-    };
-    struct scene scene;
-    assert_planted(&scene, make_steps, faults, sizeof(faults) / sizeof(*faults));
-}
+PLANT_IN(make_steps, s7_not_more_than_computed, S7, 3, *until(s) = 1 + s->seq->computed);
+PLANT_IN(make_steps, s7_more_than_there_is, S7, 3, *until(s) = 2 + s->seq->tokens);
+PLANT_IN(make_steps, s3_exclusive_without_a_slot,
+         "S3 slots are writable, and there is no slot of state to write", 3, s->seq->exclusive = 1);
+PLANT_IN(make_steps, t1_without_a_holder, "T1 a reference count is not the number of holders", 3,
+         *kvpi_ahead_of(s->cache, s->seq, 1) = 0);
+PLANT_IN(make_steps, b2_one_parked_more, "B2 the counts do not sum to the number of slots", 1,
+         s->cache->states.pool.n_parked++);
 
 /* A sequence of 8 computed tokens is swapped in: the plan, which waits, brings its state. */
 static void make_arrival(struct scene *scene)
@@ -316,39 +203,19 @@ static uint64_t *arriving(struct scene *s)
     return &kvpi_pool_arriving(&s->cache->states.pool)[s->state->read];
 }
 
-static void x3_of_a_plan_without_the_copy(struct scene *s)
+#define X3 "X3 a state is awaited that no copy brings, or that is hit"
+
+PLANT_IN(make_arrival, x3_of_a_plan_without_the_copy, X3, 3, (*arriving(s))--);
+PLANT_IN(make_arrival, x3_of_no_step, X3, 3, *arriving(s) = s->cache->steps.begun + 2);
+
+PLANTED_IN(make_arrival, x3_to_another_tier, X3, 3)
 {
-    (*arriving(s))--;
+    const struct kvpi_plan *plan = &s->cache->plan;
+    kvpi_plan_copies(plan)[plan->n_out + plan->n - 1].dst_tier = KVP_HOST;
 }
 
-static void x3_of_no_step(struct scene *s)
-{
-    *arriving(s) = s->cache->steps.begun + 2;
-}
-
-static void x3_to_another_tier(struct scene *s)
-{
-    kvpi_plan_copies(&s->cache->plan)[s->cache->plan.n_out + s->cache->plan.n - 1].dst_tier =
-        KVP_HOST;
-}
-
-static void x3_a_checkpoint(struct scene *s)
-{
-    kvpi_states_attach(s->cache, s->nodes[1], s->state->read);
-}
-
-TEST(test_faults_of_arrivals_are_named)
-{
-    const char *x3 = "X3 a state is awaited that no copy brings, or that is hit";
-    const struct planted faults[] = {
-        {x3_of_a_plan_without_the_copy, x3, 3},
-        {x3_of_no_step, x3, 3},
-        {x3_to_another_tier, x3, 3},
-        {x3_a_checkpoint, x3, 3},
-    };
-    struct scene scene;
-    assert_planted(&scene, make_arrival, faults, sizeof(faults) / sizeof(*faults));
-}
+PLANT_IN(make_arrival, x3_a_checkpoint, X3, 3,
+         kvpi_states_attach(s->cache, s->nodes[1], s->state->read));
 
 /* Of the tokens 8 and on, two have slots of a ring. */
 static void make_ring(struct scene *scene)
@@ -366,51 +233,29 @@ static void make_ring(struct scene *scene)
     assert_int_equal(scene->state->n_ring, 2);
 }
 
-static void s9_a_checkpoint(struct scene *s)
-{
-    kvpi_block(&s->cache->states.pool, s->state->ring[0])->content = s->nodes[1];
-}
+#define S9 "S9 a ring has a slot that is none, or has too many"
 
-static void s9_of_the_step_before(struct scene *s)
-{
-    s->state->ring_at--;
-}
+PLANT_IN(make_ring, s9_a_checkpoint, S9, 3,
+         kvpi_block(&s->cache->states.pool, s->state->ring[0])->content = s->nodes[1]);
+PLANT_IN(make_ring, s9_of_the_step_before, S9, 3, s->state->ring_at--);
+PLANT_IN(make_ring, s9_of_the_last_token, S9, 3, s->seq->tokens--);
 
-static void s9_of_the_last_token(struct scene *s)
-{
-    s->seq->tokens--;
-}
-
-static void s9_nothing_else_to_write(struct scene *s)
+PLANTED_IN(make_ring, s9_nothing_else_to_write, S9, 3)
 {
     s->state->write = 0;
     s->seq->exclusive = 0;
     s->seq->writable = s->seq->computed;
 }
 
-static void t1_a_slot_less(struct scene *s)
-{
-    s->state->n_ring--;
-}
+PLANT_IN(make_ring, t1_a_slot_less, "T1 a reference count is not the number of holders", 3,
+         s->state->n_ring--);
+PLANT_IN(make_ring, q1_anothers_slot_in_the_ring, "Q1 a slot counts for another namespace", 3,
+         give_away(s, s->state->ring[1]));
 
-static void q1_anothers_slot_in_the_ring(struct scene *s)
+TEST(test_every_planted_fault_is_named)
 {
-    give_away(s, s->state->ring[1]);
-}
-
-TEST(test_faults_of_rings_are_named)
-{
-    const char *s9 = "S9 a ring has a slot that is none, or has too many";
-    const struct planted faults[] = {
-        {s9_a_checkpoint, s9, 3},
-        {s9_of_the_step_before, s9, 3},
-        {s9_of_the_last_token, s9, 3},
-        {s9_nothing_else_to_write, s9, 3},
-        {t1_a_slot_less, "T1 a reference count is not the number of holders", 3},
-        {q1_anothers_slot_in_the_ring, "Q1 a slot counts for another namespace", 3},
-    };
     struct scene scene;
-    assert_planted(&scene, make_ring, faults, sizeof(faults) / sizeof(*faults));
+    assert_planted(&scene);
 }
 
 /* ------------------------------------------------------------------------------------ arguments */
@@ -419,7 +264,7 @@ TEST(test_wrong_arguments)
 {
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 6;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     kvp_seq none = seq;
     none.bits ^= 1;
@@ -450,7 +295,6 @@ TEST(test_wrong_arguments)
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 6, &block));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST + 1, 1, &block));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 2, KVP_DEVICE, 1, &block));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

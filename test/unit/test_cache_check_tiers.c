@@ -50,9 +50,8 @@ static uint32_t parked(const struct scene *s)
 {
     const struct kvpi_pool *pool = &s->cache->pool;
     uint32_t block = 1;
-    while (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED)) {
+    while (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED))
         block++;
-    }
     return block;
 }
 
@@ -91,98 +90,33 @@ TEST(test_tiers_that_are_none)
     end_world(&s.w);
 }
 
-static void b2_host_sum(struct scene *s)
-{
-    s->cache->host.n_free--;
-}
-
-static void b2_parked_sum(struct scene *s)
-{
-    s->cache->pool.n_parked--;
-}
-
-static void b2_steps(struct scene *s)
-{
-    s->cache->steps.begun += s->cache->steps.max;
-}
-
-static void b2_plan(struct scene *s)
-{
-    s->cache->plan.n_out = s->cache->plan.capacity + UINT64_C(1);
-}
-
-static void b2_parked_count(struct scene *s)
-{
-    s->cache->pool.n_parked--;
-    s->cache->pool.n_free++;
-}
-
-static void b3_host_queue(struct scene *s)
-{
-    kvpi_block(&s->cache->host, kvpi_pool_victim(&s->cache->host))->prev = (uint32_t)s->row[0];
-}
-
-static void b1_host_mark(struct scene *s)
-{
-    host_block_at(s, 0)->refs |= KVPI_REFS_MARKED;
-}
-
-static void b1_parked_in_a_queue(struct scene *s)
-{
-    kvpi_block(&s->cache->pool, kvpi_pool_victim(&s->cache->pool))->refs |= KVPI_REFS_PARKED;
-}
-
-static void x1_parked_links(struct scene *s)
-{
-    kvpi_block(&s->cache->pool, parked(s))->prev = 0;
-}
+PLANT(b2_host_sum, "B2", 1, s->cache->host.n_free--);
+PLANT(b2_parked_sum, "B2", 1, s->cache->pool.n_parked--);
+PLANT(b2_steps, "B2", 1, s->cache->steps.begun += s->cache->steps.max);
+PLANT(b2_plan, "B2", 1, s->cache->plan.n_out = s->cache->plan.capacity + UINT64_C(1));
+PLANT(b2_parked_count, "B2", 2, s->cache->pool.n_parked--, s->cache->pool.n_free++);
+PLANT(b3_host_queue, "B3", 2,
+      kvpi_block(&s->cache->host, kvpi_pool_victim(&s->cache->host))->prev = (uint32_t)s->row[0]);
+PLANT(b1_host_mark, "B1", 2, host_block_at(s, 0)->refs |= KVPI_REFS_MARKED);
+PLANT(b1_parked_in_a_queue, "B1", 2,
+      kvpi_block(&s->cache->pool, kvpi_pool_victim(&s->cache->pool))->refs |= KVPI_REFS_PARKED);
+PLANT(x1_parked_links, "X1", 2, kvpi_block(&s->cache->pool, parked(s))->prev = 0);
 
 static struct kvpi_block *parked_list(const struct scene *s)
 {
     return kvpi_block(&s->cache->pool, kvpi_block(&s->cache->pool, parked(s))->prev);
 }
 
-static void x1_null_block_in_a_parked_list(struct scene *s)
-{
-    parked_list(s)->next = 0;
-}
+PLANT(x1_null_block_in_a_parked_list, "X1", 2, parked_list(s)->next = 0);
+PLANT(x1_parked_list_into_a_queue, "X1", 2, parked_list(s)->next = s->cache->pool.n_blocks);
+PLANT(x1_not_parked, "X1", 2, kvpi_block(&s->cache->pool, parked(s))->refs &= ~KVPI_REFS_PARKED);
+PLANT(x1_held_in_a_parked_list, "X1", 2, kvpi_block(&s->cache->pool, parked(s))->refs++);
+PLANT(t1_host_refs, "T1", 3, host_block_at(s, 1)->refs++);
+PLANT(t1_kept_by_no_copy, "T1", 3, first_copy(s)->keeps = 1);
+PLANT(m2_host_entry, "M2", 3, s->row[1] = (int32_t)kvpi_pool_victim(&s->cache->host));
+PLANT(m2_host_row_too_long, "M2", 3, s->swapped->computed = s->swapped->writable = 4);
 
-static void x1_parked_list_into_a_queue(struct scene *s)
-{
-    parked_list(s)->next = s->cache->pool.n_blocks;
-}
-
-static void x1_not_parked(struct scene *s)
-{
-    kvpi_block(&s->cache->pool, parked(s))->refs &= ~KVPI_REFS_PARKED;
-}
-
-static void x1_held_in_a_parked_list(struct scene *s)
-{
-    kvpi_block(&s->cache->pool, parked(s))->refs++;
-}
-
-static void t1_host_refs(struct scene *s)
-{
-    host_block_at(s, 1)->refs++;
-}
-
-static void t1_kept_by_no_copy(struct scene *s)
-{
-    first_copy(s)->keeps = 1;
-}
-
-static void m2_host_entry(struct scene *s)
-{
-    s->row[1] = (int32_t)kvpi_pool_victim(&s->cache->host);
-}
-
-static void m2_host_row_too_long(struct scene *s)
-{
-    s->swapped->computed = s->swapped->writable = 4;
-}
-
-static void n4_awaited_users(struct scene *s)
+PLANTED(n4_awaited_users, "N4", 3)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(&s->cache->prefix);
     const uint32_t slot = kvpi_prefix_slot(&s->cache->prefix, KVP_HOST, (uint32_t)s->row[0], 0);
@@ -190,10 +124,7 @@ static void n4_awaited_users(struct scene *s)
     dups[slot] = (struct kvpi_dup){0, 0, 0};
 }
 
-static void x1_awaited_in_order(struct scene *s)
-{
-    s->cache->config.steps = KVP_STEPS_ORDERED;
-}
+PLANT(x1_awaited_in_order, "X1", 3, s->cache->config.steps = KVP_STEPS_ORDERED);
 
 static struct kvpi_dup *awaited(const struct scene *s)
 {
@@ -201,17 +132,10 @@ static struct kvpi_dup *awaited(const struct scene *s)
     return kvpi_prefix_dups(prefix) + kvpi_prefix_slot(prefix, KVP_HOST, (uint32_t)s->row[0], 0);
 }
 
-static void x3_of_a_step_in_effect(struct scene *s)
-{
-    awaited(s)->prev = (uint32_t)s->cache->steps.effective;
-}
+PLANT(x3_of_a_step_in_effect, "X3", 3, awaited(s)->prev = (uint32_t)s->cache->steps.effective);
+PLANT(x3_of_no_step_yet, "X3", 3, awaited(s)->prev = (uint32_t)s->cache->steps.begun + 2);
 
-static void x3_of_no_step_yet(struct scene *s)
-{
-    awaited(s)->prev = (uint32_t)s->cache->steps.begun + 2;
-}
-
-static void n3_free_block_awaits(struct scene *s)
+PLANTED(n3_free_block_awaits, "N3", 3)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(&s->cache->prefix);
     const uint32_t from = kvpi_prefix_slot(&s->cache->prefix, KVP_HOST, (uint32_t)s->row[0], 0);
@@ -221,28 +145,16 @@ static void n3_free_block_awaits(struct scene *s)
     dups[from] = (struct kvpi_dup){0, 0, 0};
 }
 
-static void n3_host_content(struct scene *s)
+PLANTED(n3_host_content, "N3", 3)
 {
     host_block_at(s, 0)->content = s->cache->pool.n_blocks; /* some node */
 }
 
-static void x2_out(struct scene *s)
-{
-    s->cache->plan.n_out--;
-    s->cache->plan.n++;
-}
+PLANT(x2_out, "X2", 3, s->cache->plan.n_out--, s->cache->plan.n++);
+PLANT(x2_beyond_the_host, "X2", 3, first_copy(s)->dst = s->cache->host.n_blocks);
+PLANT(x2_null_source, "X2", 3, first_copy(s)->src = 0);
 
-static void x2_beyond_the_host(struct scene *s)
-{
-    first_copy(s)->dst = s->cache->host.n_blocks;
-}
-
-static void x2_null_source(struct scene *s)
-{
-    first_copy(s)->src = 0;
-}
-
-static void x2_onto_itself(struct scene *s)
+PLANTED(x2_onto_itself, "X2", 3)
 {
     first_copy(s)->src = first_copy(s)->dst;
     first_copy(s)->src_tier = first_copy(s)->dst_tier;
@@ -250,37 +162,8 @@ static void x2_onto_itself(struct scene *s)
 
 TEST(test_every_planted_fault_is_named)
 {
-    const struct planted faults[] = {
-        {b2_host_sum, "B2", 1},
-        {b2_parked_sum, "B2", 1},
-        {b2_steps, "B2", 1},
-        {b2_plan, "B2", 1},
-        {b2_parked_count, "B2", 2},
-        {b3_host_queue, "B3", 2},
-        {b1_host_mark, "B1", 2},
-        {b1_parked_in_a_queue, "B1", 2},
-        {x1_parked_links, "X1", 2},
-        {x1_null_block_in_a_parked_list, "X1", 2},
-        {x1_parked_list_into_a_queue, "X1", 2},
-        {x1_not_parked, "X1", 2},
-        {x1_held_in_a_parked_list, "X1", 2},
-        {t1_host_refs, "T1", 3},
-        {t1_kept_by_no_copy, "T1", 3},
-        {m2_host_entry, "M2", 3},
-        {m2_host_row_too_long, "M2", 3},
-        {n4_awaited_users, "N4", 3},
-        {x1_awaited_in_order, "X1", 3},
-        {x3_of_a_step_in_effect, "X3", 3},
-        {x3_of_no_step_yet, "X3", 3},
-        {n3_free_block_awaits, "N3", 3},
-        {n3_host_content, "N3", 3},
-        {x2_out, "X2", 3},
-        {x2_beyond_the_host, "X2", 3},
-        {x2_null_source, "X2", 3},
-        {x2_onto_itself, "X2", 3},
-    };
     struct scene scene;
-    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
+    assert_planted(&scene);
 }
 
 /* The cache adds the counts up first; a pool by itself knows how many are parked. */

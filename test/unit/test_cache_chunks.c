@@ -16,9 +16,8 @@ static world chunk_world(uint32_t usable, uint32_t R)
 static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t size, uint32_t q)
 {
     const kvp_seq_info info = info_of(w, seq);
-    for (uint32_t i = 0; i < info.n_blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++)
         assert_int_equal(row_of(w, 0, seq)[i] != KVP_NULL_BLOCK, keeps(window, size, i, q));
-    }
 }
 
 /* --------------------------------------------------------------------------------- what is kept */
@@ -27,7 +26,7 @@ static void check_kept(uint32_t size, uint32_t R)
 {
     const kvp_window window = {KVP_CHUNKED, R};
     const kvp_config config = groups_config(size, 31, &window, 1);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 1);
     for (uint32_t n = 2; n <= 3 * R + size && n <= 31; n++) {
         const uint64_t before = stats_of(&w).dropped_blocks;
@@ -36,16 +35,13 @@ static void check_kept(uint32_t size, uint32_t R)
         assert_ok(kvp_seq_commit(w.cache, seq, n));
         expect_kept(&w, seq, window, size, n);
     }
-    end_world(&w);
 }
 
 TEST(test_what_is_kept_at_every_edge)
 {
-    for (uint32_t size = 1; size <= 5; size++) {
-        for (uint32_t R = 1; R <= 2 * size + 3; R++) {
+    for (uint32_t size = 1; size <= 5; size++)
+        for (uint32_t R = 1; R <= 2 * size + 3; R++)
             check_kept(size, R);
-        }
-    }
 }
 
 /* R = 6, S = 4, the figure of windows.h. */
@@ -53,7 +49,7 @@ TEST(test_the_example_of_the_header)
 {
     const kvp_window window = {KVP_CHUNKED, 6};
     const kvp_config config = groups_config(S, 15, &window, 1);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 11);
     assert_row(&w, seq, 0, 2, 3); /* 11 sees 6 and after */
     decode(&w, seq, 1);
@@ -62,20 +58,17 @@ TEST(test_the_example_of_the_header)
     assert_dropped(&w, 0, seq, 0, 3); /* 17 sees 12 and after */
     decode(&w, seq, 1);
     assert_dropped(&w, 0, seq, 0, 4); /* 18 begins a chunk inside entry 4 */
-    assert_int_equal(window_of(&w, 0, seq).window.sink_tokens, KVP_CHUNKED);
-    assert_int_equal(window_of(&w, 0, seq).window.recent_tokens, 6);
-    end_world(&w);
+    assert_fields(window_of(&w, 0, seq).window, sink_tokens, KVP_CHUNKED, recent_tokens, 6);
 }
 
 TEST(test_a_chunk_longer_than_the_sequence_drops_nothing)
 {
     const uint32_t lengths[] = {61, 64, UINT32_MAX};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-        world w = window_world(15, KVP_CHUNKED, lengths[i]);
+        scoped_world w = window_world(15, KVP_CHUNKED, lengths[i]);
         const kvp_seq seq = open_done(&w, ints(0), 50);
         decode(&w, seq, 10);
         assert_int_equal(stats_of(&w).dropped_blocks, 0);
-        end_world(&w);
     }
 }
 
@@ -84,7 +77,7 @@ TEST(test_a_chunk_longer_than_the_sequence_drops_nothing)
 /* Chunks of 8: with blocks of chunk 0 gone from its group, prompts hit what ends behind it. */
 TEST(test_a_hit_needs_only_its_last_chunk)
 {
-    world w = chunk_world(14, 8);
+    scoped_world w = chunk_world(14, 8);
     kvp_open_info info;
     const kvp_seq first = open_seq(&w, ints(0), 24, NULL);
     for (uint32_t i = 0; i < 6; i++) {
@@ -104,19 +97,17 @@ TEST(test_a_hit_needs_only_its_last_chunk)
     assert_dropped(&w, 1, seq, 0, 2); /* entry 2 is of the chunk */
     assert_ok(kvp_seq_commit(w.cache, seq, 14));
     assert_dropped(&w, 1, seq, 0, 2);
-    end_world(&w);
 }
 
 TEST(test_a_hit_up_to_a_chunk_takes_nothing_of_the_group)
 {
-    world w = chunk_world(20, 8);
+    scoped_world w = chunk_world(20, 8);
     kvp_open_info info;
     leave_cached(&w, ints(0), 16);
     const kvp_seq seq = open_seq(&w, ints(0), 17, &info);
     assert_int_equal(info.hit_tokens, 16);
     assert_int_equal(info.shared_blocks, 4); /* those of group 0 */
     assert_dropped(&w, 1, seq, 0, 4);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------- what else needs tokens */
@@ -125,13 +116,12 @@ static void check_back(uint32_t n, uint32_t at, uint32_t R)
 {
     const kvp_window window = {KVP_CHUNKED, R};
     const int fits = at / R == n / R || n < R; /* nothing of its chunk was dropped */
-    world w = window_world(31, KVP_CHUNKED, R);
+    scoped_world w = window_world(31, KVP_CHUNKED, R);
     const kvp_seq seq = open_done(&w, ints(0), n);
     kvp_seq child = {0};
     int lacks = 0;
-    for (uint32_t i = 0; i < kvp_blocks_for_tokens(S, at); i++) {
+    for (uint32_t i = 0; i < kvp_blocks_for_tokens(S, at); i++)
         lacks |= keeps(window, S, i, at) && row_of(&w, 0, seq)[i] == KVP_NULL_BLOCK;
-    }
     assert_true(!fits || !lacks);
     const kvp_status status = kvp_seq_fork(w.cache, seq, at, 0, &child);
     assert_int_equal(status, lacks ? KVP_E_DROPPED : KVP_OK);
@@ -146,17 +136,14 @@ static void check_back(uint32_t n, uint32_t at, uint32_t R)
         decode(&w, seq, 7);
         expect_kept(&w, seq, window, S, at + 7);
     }
-    end_world(&w);
 }
 
 TEST(test_forks_and_cuts_at_every_place)
 {
     for (uint32_t R = 1; R <= 11; R++) {
-        for (uint32_t n = 14; n <= 18; n++) {
-            for (uint32_t at = 0; at <= n; at++) {
+        for (uint32_t n = 14; n <= 18; n++)
+            for (uint32_t at = 0; at <= n; at++)
                 check_back(n, at, R);
-            }
-        }
     }
 }
 
@@ -164,7 +151,7 @@ TEST(test_forks_and_cuts_at_every_place)
 
 TEST(test_a_sequence_can_have_chunks_of_its_own)
 {
-    world w = window_world(31, 0, 0);
+    scoped_world w = window_world(31, 0, 0);
     const kvp_seq seq = open_done(&w, ints(0), LENGTH);
     assert_released(set_window(&w, 0, seq, KVP_CHUNKED, 10), 0, 5); /* 25, run again, sees 20 */
     assert_dropped(&w, 0, seq, 0, 5);
@@ -172,13 +159,12 @@ TEST(test_a_sequence_can_have_chunks_of_its_own)
                   kvp_seq_window(w.cache, seq, 0, (kvp_window){KVP_CHUNKED, 14}, NULL));
     assert_status(KVP_E_DROPPED, kvp_seq_window(w.cache, seq, 0, (kvp_window){0, 12}, NULL));
     assert_released(set_window(&w, 0, seq, KVP_CHUNKED, 12), 0, 1); /* 24 and after */
-    end_world(&w);
 }
 
 /* A sink, and what of a new chunk lies before tokens that are gone, is of no use. */
 TEST(test_what_lies_before_a_dropped_entry_goes_too)
 {
-    world w = window_world(31, 4, 1);
+    scoped_world w = window_world(31, 4, 1);
     const kvp_seq seq = open_done(&w, ints(0), 14);
     assert_dropped(&w, 0, seq, 1, 3);
     assert_released(set_window(&w, 0, seq, KVP_CHUNKED, 14), 0, 1); /* 13 would see entry 0 */
@@ -186,20 +172,18 @@ TEST(test_what_lies_before_a_dropped_entry_goes_too)
     extend_seq(&w, seq, 1); /* 14 begins a chunk */
     assert_ok(kvp_seq_commit(w.cache, seq, 15));
     assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 13, NULL));
-    end_world(&w);
 }
 
 /* Chunks and a window of as many tokens differ, from the first query on that does not see all. */
 TEST(test_what_is_computed_with_other_chunks_is_private)
 {
-    world w = window_world(15, KVP_CHUNKED, 8);
+    scoped_world w = window_world(15, KVP_CHUNKED, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 24, NULL);
     assert_int_equal(info_of(&w, seq).public_tokens, 24);
     (void)set_window(&w, 0, seq, KVP_CHUNKED, 8);
     assert_int_equal(info_of(&w, seq).public_tokens, 24);
     (void)set_window(&w, 0, seq, 0, 8);
     assert_int_equal(info_of(&w, seq).public_tokens, 8);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */
@@ -211,10 +195,9 @@ TEST(test_chunks_of_no_tokens_are_refused)
     kvp_why why;
     assert_status(KVP_E_ARG, kvp_config_check(&config, &why));
     assert_string_equal(why.field, "groups[0].sink_tokens");
-    world w = window_world(15, KVP_CHUNKED, 4);
+    scoped_world w = window_world(15, KVP_CHUNKED, 4);
     const kvp_seq seq = open_done(&w, ints(0), 9);
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_window(w.cache, seq, 0, empty, NULL)));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

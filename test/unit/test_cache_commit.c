@@ -16,7 +16,7 @@ static kvp_config keep_config(uint32_t S, uint32_t U, uint32_t usable)
 TEST(test_only_full_units_up_to_n_are_sealed)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 11, NULL);
     const uint32_t sealed[] = {0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10};
     for (uint32_t n = 0; n <= 11; n++) {
@@ -25,41 +25,37 @@ TEST(test_only_full_units_up_to_n_are_sealed)
         assert_int_equal(match(&w, ints(0), 11).hit_tokens, sealed[n]);
         assert_int_equal(stats_of(&w).sealed_units, sealed[n] / 2);
     }
-    assert_int_equal(block_of(&w, 1).sealed_tokens, 4);
-    assert_int_equal(block_of(&w, 1).sealed_units, 2);
+    assert_fields(block_of(&w, 1), sealed_tokens, 4, sealed_units, 2);
     assert_int_equal(block_of(&w, 3).sealed_tokens, 2);
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(info_of(&w, seq).row_version, 0);
-    end_world(&w);
 }
 
 TEST(test_a_commit_of_what_is_computed_does_nothing)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_unchanged(&w, assert_ok(kvp_seq_commit(w.cache, seq, 10)));
     assert_unchanged(&w, assert_ok(kvp_seq_commit(w.cache, seq, 3)));
     assert_unchanged(&w, assert_ok(kvp_seq_commit(w.cache, seq, 0)));
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_commit(w.cache, seq, 11)));
     assert_shortage(&w, KVP_E_ARG, 0, 0);
-    end_world(&w);
 }
 
 TEST(test_slots_that_were_never_writable_are_not_committed)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     assert_unchanged(&w, assert_status(KVP_E_STATE, kvp_seq_commit(w.cache, seq, 6)));
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
-    end_world(&w);
 }
 
 TEST(test_an_unfilled_value_is_not_sealed_until_it_is_known)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 2);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 7, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
@@ -69,14 +65,13 @@ TEST(test_an_unfilled_value_is_not_sealed_until_it_is_known)
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 4));
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     assert_int_equal(stats_of(&w).sealed_units, 2);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- adopt */
 
 TEST(test_adopt_switches_the_row_and_releases_ours)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, first, 8));
@@ -85,32 +80,28 @@ TEST(test_adopt_switches_the_row_and_releases_ours)
     assert_row(&w, second, 1, 4);
     assert_int_equal(info_of(&w, second).row_version, 1);
     assert_int_equal(block_of(&w, 1).ref_count, 2);
-    assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_FREE);
-    assert_int_equal(block_of(&w, 3).generation, 1);
+    assert_fields(block_of(&w, 3), state, KVP_BLOCK_FREE, generation, 1);
     assert_ok(kvp_seq_commit(w.cache, second, 8));
     assert_row(&w, second, 1, 2);
     assert_int_equal(info_of(&w, second).row_version, 2);
-    assert_int_equal(stats_of(&w).adopted_blocks, 2);
-    assert_int_equal(stats_of(&w).sealed_units, 2);
-    end_world(&w);
+    assert_fields(stats_of(&w), adopted_blocks, 2, sealed_units, 2);
 }
 
 TEST(test_adopt_holds_a_block_that_is_only_cached)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     leave_cached(&w, ints(0), 4); /* computed and left by another, meanwhile */
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_row(&w, seq, 2);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_HELD);
-    end_world(&w);
 }
 
 TEST(test_adopt_waits_for_the_last_unit_of_the_block)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq first = open_seq(&w, ints(0), 4, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, first, 4));
@@ -119,24 +110,20 @@ TEST(test_adopt_waits_for_the_last_unit_of_the_block)
     assert_int_equal(stats_of(&w).adopted_blocks, 0);
     assert_ok(kvp_seq_commit(w.cache, second, 4));
     assert_row(&w, second, 1);
-    assert_int_equal(stats_of(&w).adopted_blocks, 1);
-    assert_int_equal(stats_of(&w).duplicate_blocks, 0);
-    end_world(&w);
+    assert_fields(stats_of(&w), adopted_blocks, 1, duplicate_blocks, 0);
 }
 
 TEST(test_a_unit_of_a_fork_is_sealed_once)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0)); /* values unknown, computed */
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 2));
     const kvp_seq child = fork_seq(&w, seq, 6);
     assert_ok(kvp_seq_commit(w.cache, child, 6));
-    assert_int_equal(stats_of(&w).sealed_units, 3);
-    assert_int_equal(stats_of(&w).adopted_blocks, 0);
-    end_world(&w);
+    assert_fields(stats_of(&w), sealed_units, 3, adopted_blocks, 0);
 }
 
 /* ----------------------------------------------------------------------------------------- keep */
@@ -144,7 +131,7 @@ TEST(test_a_unit_of_a_fork_is_sealed_once)
 TEST(test_keep_leaves_the_row_and_keeps_a_duplicate)
 {
     const kvp_config config = keep_config(4, 4, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)open_done(&w, ints(0), 4);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
@@ -155,15 +142,13 @@ TEST(test_keep_leaves_the_row_and_keeps_a_duplicate)
     assert_int_equal(stats_of(&w).duplicate_blocks, 1);
     assert_int_equal(block_of(&w, 2).sealed_units, 0);
     const kvp_released released = close_seq(&w, second); /* duplicates are no content */
-    assert_int_equal(released.freed_blocks, 1);
-    assert_int_equal(released.cached_blocks, 0);
-    end_world(&w);
+    assert_fields(released, freed_blocks, 1, cached_blocks, 0);
 }
 
 TEST(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block)
 {
     const kvp_config config = keep_config(4, 4, 3);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
     const kvp_seq first = open_done(&w, ints(0), 4);
@@ -182,13 +167,12 @@ TEST(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block)
     assert_int_equal(block_of(&w, 3).sealed_units, 0);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 4);
     assert_int_equal(close_seq(&w, later[0]).cached_blocks, 1); /* it has the content now */
-    end_world(&w);
 }
 
 TEST(test_a_duplicate_that_is_released_takes_no_place)
 {
     const kvp_config config = keep_config(4, 4, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
     const kvp_seq first = open_done(&w, ints(0), 4);
@@ -198,14 +182,13 @@ TEST(test_a_duplicate_that_is_released_takes_no_place)
     close_seq(&w, first);
     (void)open_seq(&w, ints(100), 8, NULL);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------- many at a time */
 
 TEST(test_commit_many_goes_in_order_and_is_all_or_nothing)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 8, NULL), open_seq(&w, ints(0), 8, NULL),
                             open_seq(&w, ints(100), 4, NULL)};
     const uint32_t too_many[] = {8, 8, 5};
@@ -217,12 +200,11 @@ TEST(test_commit_many_goes_in_order_and_is_all_or_nothing)
     assert_row(&w, seqs[1], 1, 2); /* the second adopts the first one's */
     assert_int_equal(stats_of(&w).sealed_units, 3);
     assert_ok(kvp_seq_commit_many(w.cache, NULL, NULL, 0));
-    end_world(&w);
 }
 
 TEST(test_commit_many_checks_handles_then_names_then_values_then_states)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 4);
     const kvp_seq b = open_seq(&w, ints(100), 4, NULL);
     const uint32_t n[] = {4, 99, 4};
@@ -238,7 +220,6 @@ TEST(test_commit_many_checks_handles_then_names_then_values_then_states)
     const kvp_seq turned[] = {b, a};
     const uint32_t m[] = {99, 4};
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_commit_many(w.cache, turned, m, 2)));
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- invalidate */
@@ -246,12 +227,11 @@ TEST(test_commit_many_checks_handles_then_names_then_values_then_states)
 TEST(test_invalidate_takes_back_what_was_computed)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 11);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 5);
+    assert_fields(info, computed_tokens, 5, writable_tokens, 5);
     assert_int_equal(info.public_tokens, 4); /* private from the unit of token 5 on */
     assert_int_equal(info.n_tokens, 11);
     assert_row(&w, seq, 1, 2, 3);
@@ -268,26 +248,23 @@ TEST(test_invalidate_takes_back_what_was_computed)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(5), 6, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 11));
     assert_int_equal(match(&w, ints(0), 11).hit_tokens, 10); /* now it is */
-    end_world(&w);
 }
 
 TEST(test_invalidate_at_the_end_or_after_what_is_computed)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    assert_int_equal(info_of(&w, seq).public_tokens, 8);
+    assert_fields(info_of(&w, seq), computed_tokens, 8, public_tokens, 8);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     assert_unchanged(&w,
                      assert_status(KVP_E_ARG, kvp_seq_invalidate(w.cache, seq, 9, NULL, 0, NULL)));
     assert_shortage(&w, KVP_E_ARG, 0, 0);
-    end_world(&w);
 }
 
 TEST(test_cached_blocks_that_lose_their_last_unit_become_free_in_row_order)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL));
     assert_queue(&w, 0, 4, 5, 6, 7, 3);
@@ -300,12 +277,11 @@ TEST(test_cached_blocks_that_lose_their_last_unit_become_free_in_row_order)
     assert_queue(&w, 0, 3, 2, 7, 1); /* 2, then 3, to the head */
     assert_int_equal(block_of(&w, 3).generation, 1);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_children_of_a_withdrawn_unit_cannot_be_reached)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     leave_cached(&w, ints(0), 12); /* somebody else went on from there */
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 12);
@@ -314,13 +290,12 @@ TEST(test_children_of_a_withdrawn_unit_cannot_be_reached)
     leave_cached(&w, ints(0), 4);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 12).stop, KVP_STOP_MISS);
-    end_world(&w);
 }
 
 TEST(test_duplicates_lose_the_content_too)
 {
     const kvp_config config = keep_config(4, 4, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
     const kvp_seq first = open_done(&w, ints(0), 4);
@@ -335,12 +310,11 @@ TEST(test_duplicates_lose_the_content_too)
     assert_int_equal(info_of(&w, second).public_tokens, 0); /* it has the withdrawn unit */
     assert_int_equal(close_seq(&w, second).freed_blocks, 1);
     assert_int_equal(stats_of(&w).detached_units, 1);
-    end_world(&w);
 }
 
 TEST(test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const kvp_seq a = open_done(&w, ints(0), 12);
     const kvp_seq b = fork_seq(&w, a, 12);
     const kvp_seq c = fork_seq(&w, a, 8);
@@ -365,15 +339,13 @@ TEST(test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places)
     assert_int_equal(seqs[2].bits, e.bits);
     assert_int_equal(seqs[3].bits, 77);
     const kvp_seq sharers[] = {f, c, e};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         assert_int_equal(info_of(&w, sharers[i]).public_tokens, 4); /* private from there on */
-    }
-    end_world(&w);
 }
 
 TEST(test_a_list_that_is_too_small_is_not_written)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const kvp_seq a = open_done(&w, ints(0), 8);
     (void)fork_seq(&w, a, 8);
     (void)fork_seq(&w, a, 8);
@@ -382,7 +354,6 @@ TEST(test_a_list_that_is_too_small_is_not_written)
     assert_status(KVP_E_TOO_SMALL, kvp_seq_invalidate(w.cache, a, 0, seqs, 1, &n));
     assert_int_equal(n, 2);
     assert_int_equal(seqs[0].bits, 77);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

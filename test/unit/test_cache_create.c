@@ -58,9 +58,8 @@ static void expect_taken(const kvp_config *config)
 {
     size_t bytes = 77;
     const kvp_status status = kvp_cache_bytes(config, &bytes);
-    if (SIZE_MAX > UINT32_MAX || status != KVP_E_TOO_LONG) {
+    if (SIZE_MAX > UINT32_MAX || status != KVP_E_TOO_LONG)
         assert_ok(status);
-    }
 }
 
 static kvp_config with_field(const struct field *field)
@@ -193,13 +192,11 @@ TEST(test_the_configuration_reads_back_resolved)
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_int_equal(resolved.unit_tokens, 4);
     assert_true(resolved.n_nodes >= 7 + config.max_namespaces);
-    assert_int_equal(resolved.max_copies, config.max_seqs + 64);
-    assert_int_equal(resolved.n_uncached_tokens, 3);
+    assert_fields(resolved, max_copies, config.max_seqs + 64, n_uncached_tokens, 3);
     assert_ptr_not_equal(resolved.uncached_tokens, set); /* copied: the same ids in any order */
     int32_t sum = 0;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         sum += resolved.uncached_tokens[i];
-    }
     assert_int_equal(sum, 19);
     resolved.unit_tokens = config.unit_tokens;
     resolved.n_nodes = config.n_nodes;
@@ -236,12 +233,11 @@ TEST(test_a_host_tier_gives_a_node_more_for_every_four_units)
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.host_blocks = 401;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_config resolved;
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     const uint32_t units = resolved.n_blocks - 1 + 401;
     assert_true(resolved.n_nodes >= units + units / 4 + config.max_seqs + config.max_namespaces);
-    end_world(&w);
 }
 
 /* And more of them with states: what lies behind an evicted checkpoint stays longer. */
@@ -250,23 +246,20 @@ TEST(test_states_give_a_node_more_for_every_unit)
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_config resolved;
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_true(resolved.n_nodes >=
                 2 * (resolved.n_blocks - 1) + config.max_seqs + config.max_namespaces);
-    end_world(&w);
 }
 
 TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
 {
     kvp_config config = config_of(4, 1, 7);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         skip();
-    }
     config.n_blocks = (1u << 30) - 1;
-    size_t few;
-    size_t most;
+    size_t few, most;
     config.n_nodes = 0;
     assert_ok(kvp_cache_bytes(&config, &few));
     config.n_nodes = INT32_MAX - 1;
@@ -277,13 +270,11 @@ TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
 TEST(test_the_largest_pool_gets_as_many_copies_as_there_can_be)
 {
     kvp_config config = config_of(4, 4, 7);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         skip();
-    }
     config.n_blocks = INT32_MAX;
     config.host_blocks = 2;
-    size_t some;
-    size_t most;
+    size_t some, most;
     config.max_copies = 0;
     assert_ok(kvp_cache_bytes(&config, &some));
     config.max_copies = INT32_MAX;
@@ -308,9 +299,8 @@ TEST(test_cache_bytes_is_exactly_what_create_takes)
     assert_int_equal(arena[0], 0xA5);
     assert_ok(kvp_cache_create(&config, arena, bytes, &cache));
     assert_ptr_equal(cache, arena);
-    for (size_t i = bytes; i < bytes + 64; i++) {
+    for (size_t i = bytes; i < bytes + 64; i++)
         assert_int_equal(arena[i], 0xA5);
-    }
     kvp_cache_destroy(cache);
     free(arena);
 }
@@ -323,9 +313,8 @@ TEST(test_a_misaligned_arena_is_refused)
     assert_ok(kvp_cache_bytes(&config, &bytes));
     char *arena = aligned_alloc(64, bytes + 64);
     assert_non_null(arena);
-    for (size_t off = 1; off < 64; off++) {
+    for (size_t off = 1; off < 64; off++)
         assert_status(KVP_E_ARG, kvp_cache_create(&config, arena + off, bytes, &cache));
-    }
     assert_null(cache);
     free(arena);
 }
@@ -350,9 +339,8 @@ TEST(test_an_arena_that_the_system_does_not_have_is_no_memory)
     assert_status(KVP_E_TOO_LONG, kvp_cache_create(&config, NULL, 0, &cache));
 #else
     assert_ok(kvp_cache_bytes(&config, &bytes));
-    if (bytes < (size_t)1 << 47) {
+    if (bytes < (size_t)1 << 47)
         skip(); /* somebody could have it */
-    }
     assert_status(KVP_E_NO_MEMORY, kvp_cache_create(&config, NULL, 0, &cache));
 #endif
     assert_null(cache);
@@ -369,7 +357,7 @@ static void use_a_little(world *w)
 TEST(test_a_mapped_arena_does_the_same_as_the_callers)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     world mapped = w;
     assert_ok(kvp_cache_create(&config, NULL, 0, &mapped.cache));
     assert_ok(kvp_ns_open(mapped.cache, NULL, 0, &mapped.ns));
@@ -385,20 +373,17 @@ TEST(test_a_mapped_arena_does_the_same_as_the_callers)
     }
     assert_ok(kvp_cache_check(mapped.cache, 3, NULL));
     kvp_cache_destroy(mapped.cache);
-    end_world(&w);
 }
 
 TEST(test_a_handle_of_another_cache_is_refused_though_all_else_is_equal)
 {
-    world a = small_world(7);
-    world b = small_world(7);
+    scoped_world a = small_world(7);
+    scoped_world b = small_world(7);
     const kvp_seq of_a = open_done(&a, ints(0), 4);
     const kvp_seq of_b = open_done(&b, ints(0), 4);
     assert_int_not_equal(of_a.bits, of_b.bits);
     assert_status(KVP_E_HANDLE, kvp_seq_commit(a.cache, of_b, 1));
     assert_status(KVP_E_HANDLE, kvp_ns_flush(a.cache, b.ns));
-    end_world(&a);
-    end_world(&b);
 }
 
 /* ------------------------------------------------------------------------------------ snapshots */
@@ -416,13 +401,13 @@ static world copy_world(const world *w)
 TEST(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(100), 12);
     const kvp_seq seq = open_done(&w, ints(0), 9);
     const kvp_seq child = fork_seq(&w, seq, 7);
     assert_ok(kvp_seq_extend(w.cache, child, ints(50), 2, 0)); /* a copy waits in the plan */
 
-    world copy = copy_world(&w);
+    scoped_world copy = copy_world(&w);
     observed before = observe(&w);
     observed copied = observe(&copy);
     assert_true(same_observed(&before, &copied));
@@ -439,8 +424,6 @@ TEST(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles)
 
     close_seq(&w, seq); /* and the original does not care for the copy */
     assert_ok(kvp_seq_truncate(copy.cache, seq, 5, NULL));
-    end_world(&copy);
-    end_world(&w);
 }
 
 TEST(test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own)
@@ -475,7 +458,7 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
     const kvp_config config = config_of(4, 2, 15);
     int n_writes = 0;
     const kvp_sink sink = {&n_writes, count_write};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache_destroy(w.cache);
     assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
     world young = copy_world(&w);
@@ -493,7 +476,6 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
     use_a_little(&w);
     assert_true(n_writes > before);
     assert_ok(kvp_cache_record_stop(w.cache));
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- reset */
@@ -501,7 +483,7 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
 TEST(test_reset_closes_and_drops_everything)
 {
     const kvp_config config = config_of(4, 2, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_copy copies[1];
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(100), 6);
@@ -510,9 +492,8 @@ TEST(test_reset_closes_and_drops_everything)
     assert_ok(kvp_seq_extend(w.cache, child, ints(0), 1, 0));
     const kvp_stats before = stats_of(&w);
     uint64_t generation[8];
-    for (int32_t b = 1; b < 8; b++) {
+    for (int32_t b = 1; b < 8; b++)
         generation[b] = block_of(&w, b).generation + (block_of(&w, b).state != KVP_BLOCK_FREE);
-    }
 
     assert_ok(kvp_cache_reset(w.cache));
     const kvp_stats after = stats_of(&w);
@@ -520,32 +501,25 @@ TEST(test_reset_closes_and_drops_everything)
     assert_status(KVP_E_HANDLE, kvp_seq_close(w.cache, child, NULL));
     assert_queue(&w, 0, 1, 2, 3, 4, 5, 6, 7);
     assert_int_equal(take_plan(&w, copies, 1), 0);
-    assert_int_equal(after.free_blocks, 7);
-    assert_int_equal(after.open_seqs, 0);
-    assert_int_equal(after.open_namespaces, 1);
-    assert_int_equal(after.nodes_used, 1);
+    assert_fields(after, free_blocks, 7, open_seqs, 0, open_namespaces, 1, nodes_used, 1);
     assert_int_equal(after.opens, before.opens); /* counters go on */
     assert_int_equal(after.taken_blocks, before.taken_blocks);
-    for (int32_t b = 1; b < 8; b++) {
-        assert_int_equal(block_of(&w, b).generation, generation[b]);
-        assert_int_equal(block_of(&w, b).retention, 0);
-    }
+    for (int32_t b = 1; b < 8; b++)
+        assert_fields(block_of(&w, b), generation, generation[b], retention, 0);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
     leave_cached(&w, ints(0), 8); /* the namespace is open, under a new root */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_reset_empties_the_list_of_evicted_blocks)
 {
-    world w = small_world(1);
+    scoped_world w = small_world(1);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 4);
     (void)open_seq(&w, ints(100), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 1);
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(evicted_of(&w, &evicted), 0);
-    end_world(&w);
 }
 
 TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
@@ -553,7 +527,7 @@ TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
     kvp_config config = config_of(4, 4, 3);
     config.max_namespaces = 3;
     config.n_nodes = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_ns others[2];
     assert_ok(kvp_ns_open(w.cache, "a", 1, &others[0]));
     assert_ok(kvp_ns_open(w.cache, "b", 1, &others[1]));
@@ -562,7 +536,6 @@ TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(stats_of(&w).nodes_used, 3);
     assert_ok(kvp_ns_close(w.cache, others[0]));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -17,9 +17,8 @@ static void expect_none(const world *w, uint64_t from)
     kvp_event event;
     uint32_t n = 77;
     assert_ok(kvp_events_read(w->cache, from, &event, 1, NULL, &n));
-    if (n != 0) {
+    if (n != 0)
         print_error("kind %u, tier %u\n", (unsigned)event.kind, (unsigned)event.tier);
-    }
     assert_int_equal(n, 0);
 }
 
@@ -30,15 +29,12 @@ static void expect_stored(const world *w, uint64_t *from, uint32_t tier, const k
     kvp_event event;
     int32_t tokens[4];
     read_one(w, from, &event, tokens);
-    assert_int_equal(event.kind, KVP_EVENT_STORED);
-    assert_int_equal(event.tier, tier);
+    assert_fields(event, kind, KVP_EVENT_STORED, tier, tier);
     assert_memory_equal(&event.hash, &chain[i + 1], sizeof(kvp_hash));
     assert_memory_equal(&event.parent, &chain[i], sizeof(kvp_hash));
-    assert_int_equal(event.position, 4 * i);
-    assert_int_equal(event.n_tokens, 4);
-    for (uint32_t k = 1; k < 4; k++) {
+    assert_fields(event, position, 4 * i, n_tokens, 4);
+    for (uint32_t k = 1; k < 4; k++)
         assert_int_equal(tokens[k], tokens[0] + (int32_t)k);
-    }
     assert_int_equal(tokens[0] % 100, 4 * i); /* chains here begin at hundreds */
 }
 
@@ -48,12 +44,10 @@ static void expect_other(const world *w, uint64_t *from, uint32_t kind, uint32_t
     kvp_event event;
     int32_t tokens[4];
     read_one(w, from, &event, tokens);
-    assert_int_equal(event.kind, kind);
-    assert_int_equal(event.tier, tier);
+    assert_fields(event, kind, kind, tier, tier);
     assert_memory_equal(&event.hash, hash, sizeof(*hash));
     assert_memory_equal(&event.parent, &no_hash, sizeof(no_hash));
-    assert_int_equal(event.position, 0);
-    assert_int_equal(event.n_tokens, 0);
+    assert_fields(event, position, 0, n_tokens, 0);
 }
 
 static void expect_removed(const world *w, uint64_t *from, uint32_t tier, const kvp_hash *hash)
@@ -80,7 +74,7 @@ static uint64_t skip_all(const world *w, uint64_t from)
 
 TEST(test_a_unit_is_stored_when_it_is_sealed)
 {
-    world w = events_world(15, 0);
+    scoped_world w = events_world(15, 0);
     kvp_hash chain[4];
     uint64_t from = 1;
     chain_of("", 100, 3, chain);
@@ -94,12 +88,11 @@ TEST(test_a_unit_is_stored_when_it_is_sealed)
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     expect_stored(&w, &from, KVP_DEVICE, chain, 2);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_who_shares_what_is_there_tells_nothing)
 {
-    world w = events_world(15, 0);
+    scoped_world w = events_world(15, 0);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const uint64_t from = skip_all(&w, 1);
@@ -111,12 +104,11 @@ TEST(test_who_shares_what_is_there_tells_nothing)
     close_seq(&w, other);
     close_seq(&w, seq);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_a_unit_is_removed_when_it_is_evicted)
 {
-    world w = events_world(2, 0);
+    scoped_world w = events_world(2, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
     leave_cached(&w, ints(0), 8);
@@ -125,12 +117,11 @@ TEST(test_a_unit_is_removed_when_it_is_evicted)
     expect_removed(&w, &from, KVP_DEVICE, &chain[2]); /* tails first */
     expect_removed(&w, &from, KVP_DEVICE, &chain[1]);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_each_tier_has_its_events)
 {
-    world w = events_world(15, 15);
+    scoped_world w = events_world(15, 15);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
     const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -147,14 +138,13 @@ TEST(test_each_tier_has_its_events)
     swap_out(&w, &seq, 1);
     close_seq(&w, seq);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_a_duplicate_that_takes_the_place_is_not_told)
 {
     kvp_config config = events_config(2, 0);
     config.commit_policy = KVP_KEEP;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_hash chain[2];
     kvp_prompt prompt = prompt_of(ints(0), 4);
     chain_of("", 0, 1, chain);
@@ -170,12 +160,11 @@ TEST(test_a_duplicate_that_takes_the_place_is_not_told)
     wipe_device(&w);
     expect_removed(&w, &from, KVP_DEVICE, &chain[1]);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_what_is_written_over_is_removed)
 {
-    world w = events_world(15, 0);
+    scoped_world w = events_world(15, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -185,14 +174,13 @@ TEST(test_what_is_written_over_is_removed)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(60), 1, 0));
     expect_removed(&w, &from, KVP_DEVICE, &chain[2]);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 /* Somebody else's units behind a withdrawn one stay in the set, and their hashes are those of the
  * units that are computed anew: one element, until the last of both goes. */
 TEST(test_equal_hashes_are_one_element)
 {
-    world w = events_world(7, 0);
+    scoped_world w = events_world(7, 0);
     kvp_hash chain[4];
     chain_of("", 0, 3, chain);
     const kvp_seq seq = open_done(&w, ints(0), 4); /* 1 */
@@ -215,14 +203,13 @@ TEST(test_equal_hashes_are_one_element)
     close_seq(&w, evict_first(&w)); /* 6: the last of its hash */
     expect_removed(&w, &from, KVP_DEVICE, &chain[3]);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_with_overlapped_steps_it_is_told_when_the_step_takes_effect)
 {
     kvp_config config = events_config(15, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_hash chain[3];
     uint64_t from = 1;
     chain_of("", 0, 2, chain);
@@ -239,28 +226,26 @@ TEST(test_with_overlapped_steps_it_is_told_when_the_step_takes_effect)
     expect_stored(&w, &from, KVP_HOST, chain, 0);
     expect_stored(&w, &from, KVP_HOST, chain, 1);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_a_failed_step_tells_nothing)
 {
     kvp_config config = events_config(15, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const uint64_t from = skip_all(&w, 1);
     swap_out(&w, &seq, 1);
     assert_ok(kvp_step_failed(w.cache, begin_step(&w), NULL, 0, NULL));
     close_seq(&w, seq);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- cleared */
 
 TEST(test_a_flush_clears_and_what_goes_later_is_silent)
 {
-    world w = events_world(2, 2);
+    scoped_world w = events_world(2, 2);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
     leave_cached(&w, ints(0), 8);
@@ -273,22 +258,20 @@ TEST(test_a_flush_clears_and_what_goes_later_is_silent)
     expect_stored(&w, &from, KVP_DEVICE, chain, 0);
     expect_stored(&w, &from, KVP_DEVICE, chain, 1);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_a_flush_of_nothing_clears_nothing)
 {
-    world w = events_world(2, 0);
+    scoped_world w = events_world(2, 0);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     expect_none(&w, 1);
-    end_world(&w);
 }
 
 TEST(test_a_flush_without_a_new_root_clears_as_well)
 {
     kvp_config config = events_config(4, 0);
     config.n_nodes = 5;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_hash chain[2];
     chain_of("", 0, 1, chain);
     leave_cached(&w, ints(0), 16);
@@ -299,12 +282,11 @@ TEST(test_a_flush_without_a_new_root_clears_as_well)
     expect_none(&w, from);
     leave_cached(&w, ints(0), 4);
     expect_stored(&w, &from, KVP_DEVICE, chain, 0);
-    end_world(&w);
 }
 
 TEST(test_the_same_hashes_are_stored_anew_though_flushed_ones_wait)
 {
-    world w = events_world(4, 0);
+    scoped_world w = events_world(4, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
     leave_cached(&w, ints(0), 8);
@@ -315,12 +297,11 @@ TEST(test_the_same_hashes_are_stored_anew_though_flushed_ones_wait)
     expect_stored(&w, &from, KVP_DEVICE, chain, 1);
     (void)open_seq(&w, ints(100), 8, NULL); /* takes 2 1 */
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told)
 {
-    world w = events_world(15, 15);
+    scoped_world w = events_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     const uint64_t from = skip_all(&w, 1);
@@ -330,15 +311,13 @@ TEST(test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told)
     swap_in(&w, &seq, 1, 0);
     close_seq(&w, seq);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_each_namespace_is_cleared_by_its_root)
 {
-    world w = events_world(15, 0);
+    scoped_world w = events_world(15, 0);
     const kvp_prompt prompt = prompt_of(ints(0), 4);
-    kvp_hash mine[2];
-    kvp_hash other[2];
+    kvp_hash mine[2], other[2];
     kvp_ns ns;
     kvp_seq seq;
     uint64_t from = 1;
@@ -356,12 +335,11 @@ TEST(test_each_namespace_is_cleared_by_its_root)
     assert_ok(kvp_ns_close(w.cache, ns));
     expect_cleared(&w, &from, &other[0]);
     expect_none(&w, from);
-    end_world(&w);
 }
 
 TEST(test_reset_clears_everything)
 {
-    world w = events_world(7, 7);
+    scoped_world w = events_world(7, 7);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -372,7 +350,6 @@ TEST(test_reset_clears_everything)
     expect_none(&w, from);
     leave_cached(&w, ints(0), 4);
     expect_stored(&w, &from, KVP_DEVICE, chain, 0); /* numbers go on */
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------- reading, the ring */
@@ -381,7 +358,7 @@ TEST(test_only_the_newest_events_are_remembered)
 {
     kvp_config config = events_config(15, 0);
     config.max_events = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[8];
     uint32_t n = 77;
     leave_cached(&w, ints(0), 40); /* 1 to 10 */
@@ -391,24 +368,20 @@ TEST(test_only_the_newest_events_are_remembered)
     assert_int_equal(n, 77);
     assert_ok(kvp_events_read(w.cache, 7, events, 8, NULL, &n));
     assert_int_equal(n, 4);
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(events[i].number, 7 + i);
-        assert_int_equal(events[i].position, 4 * (6 + i));
-    }
+    for (uint32_t i = 0; i < 4; i++)
+        assert_fields(events[i], number, 7 + i, position, 4 * (6 + i));
     assert_ok(kvp_events_read(w.cache, 11, events, 8, NULL, &n));
     assert_int_equal(n, 0);
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, 12, events, 8, NULL, &n));
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, 0, events, 8, NULL, &n));
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, UINT64_MAX, events, 8, NULL, &n));
     assert_int_equal(n, 0);
-    end_world(&w);
 }
 
 TEST(test_reading_takes_nothing_away)
 {
-    world w = events_world(15, 0);
-    kvp_event events[8];
-    kvp_event again[8];
+    scoped_world w = events_world(15, 0);
+    kvp_event events[8], again[8];
     int32_t tokens[32];
     uint32_t n;
     leave_cached(&w, ints(0), 32);
@@ -424,12 +397,11 @@ TEST(test_reading_takes_nothing_away)
     assert_memory_equal(tokens + 8, ints(8), 8 * sizeof(int32_t)); /* no more was written */
     assert_ok(kvp_events_read(w.cache, 1, NULL, 0, NULL, &n));
     assert_int_equal(n, 0);
-    end_world(&w);
 }
 
 TEST(test_tokens_stand_at_their_events_place)
 {
-    world w = events_world(2, 0);
+    scoped_world w = events_world(2, 0);
     kvp_event events[8];
     int32_t tokens[32];
     uint32_t n;
@@ -441,12 +413,11 @@ TEST(test_tokens_stand_at_their_events_place)
     assert_int_equal(events[1].kind, KVP_EVENT_REMOVED);
     assert_memory_equal(tokens, ints(0), 4 * sizeof(int32_t));
     assert_memory_equal(tokens + 8, ints(100), 8 * sizeof(int32_t));
-    end_world(&w);
 }
 
 TEST(test_without_events_there_is_nothing_to_read)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     kvp_event event;
     uint32_t n = 77;
     uint64_t number = 77;
@@ -455,12 +426,11 @@ TEST(test_without_events_there_is_nothing_to_read)
     assert_status(KVP_E_STATE, kvp_events_snapshot(w.cache, &event, 1, NULL, &n, &number));
     assert_int_equal(n, 77);
     assert_int_equal(number, 77);
-    end_world(&w);
 }
 
 TEST(test_a_snapshot_lists_the_set_from_the_root_on)
 {
-    world w = events_world(15, 15);
+    scoped_world w = events_world(15, 15);
     kvp_event events[6];
     int32_t tokens[24];
     kvp_hash chain[4];
@@ -476,8 +446,7 @@ TEST(test_a_snapshot_lists_the_set_from_the_root_on)
     uint32_t seen[3] = {0, 0, 0};
     for (uint32_t i = 0; i < 6; i++) {
         const uint32_t unit = events[i].position / 4;
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].number, number);
+        assert_fields(events[i], kind, KVP_EVENT_STORED, number, number);
         assert_memory_equal(&events[i].hash, &chain[unit + 1], sizeof(kvp_hash));
         assert_memory_equal(&events[i].parent, &chain[unit], sizeof(kvp_hash));
         assert_int_equal(events[i].n_tokens, 4);
@@ -486,12 +455,11 @@ TEST(test_a_snapshot_lists_the_set_from_the_root_on)
         seen[unit] |= 1u << events[i].tier;
     }
     assert_true(seen[0] == 3 && seen[1] == 3 && seen[2] == 3);
-    end_world(&w);
 }
 
 TEST(test_a_snapshot_asks_for_room)
 {
-    world w = events_world(15, 0);
+    scoped_world w = events_world(15, 0);
     kvp_event events[2] = {{.number = 77}, {.number = 77}};
     uint32_t n = 77;
     uint64_t number = 77;
@@ -506,7 +474,6 @@ TEST(test_a_snapshot_asks_for_room)
     assert_status(KVP_E_TOO_SMALL, kvp_events_snapshot(w.cache, events, 2, NULL, &n, &number));
     assert_int_equal(n, 3);
     assert_int_equal(events[0].number, 77);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

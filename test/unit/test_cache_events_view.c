@@ -29,19 +29,16 @@ static int same_hash(const kvp_hash *a, const kvp_hash *b)
 static uint32_t find_item(const struct view *v, const kvp_hash *hash, uint32_t tier)
 {
     uint32_t i = 0;
-    while (i < v->n && !(v->items[i].tier == tier && same_hash(&v->items[i].hash, hash))) {
+    while (i < v->n && !(v->items[i].tier == tier && same_hash(&v->items[i].hash, hash)))
         i++;
-    }
     return i;
 }
 
 static const kvp_hash *root_of(struct view *v, const kvp_hash *hash)
 {
-    for (uint32_t i = 0; i < v->n_roots; i++) {
-        if (same_hash(&v->roots[i].hash, hash)) {
+    for (uint32_t i = 0; i < v->n_roots; i++)
+        if (same_hash(&v->roots[i].hash, hash))
             return &v->roots[i].root;
-        }
-    }
     return NULL;
 }
 
@@ -64,11 +61,9 @@ static void store(struct view *v, const kvp_event *event)
 static void clear(struct view *v, const kvp_hash *root)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < v->n; i++) {
-        if (!same_hash(root, &no_hash) && !same_hash(root, root_of(v, &v->items[i].hash))) {
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!same_hash(root, &no_hash) && !same_hash(root, root_of(v, &v->items[i].hash)))
             v->items[kept++] = v->items[i];
-        }
-    }
     v->n = kept;
 }
 
@@ -104,9 +99,8 @@ static void follow(struct view *v, const world *w)
 static int parent_goes_first(const kvp_event *events, uint32_t n, uint32_t i)
 {
     uint32_t k = 0;
-    while (k < n && !same_hash(&events[k].hash, &events[i].parent)) {
+    while (k < n && !same_hash(&events[k].hash, &events[i].parent))
         k++;
-    }
     return k == n || k < i;
 }
 
@@ -121,8 +115,7 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
     assert_int_equal(number, v->next - 1);
     assert_int_equal(n, v->n);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].number, number);
+        assert_fields(events[i], kind, KVP_EVENT_STORED, number, number);
         assert_true(find_item(v, &events[i].hash, events[i].tier) < v->n);
         assert_true(!ancestors_first || parent_goes_first(events, n, i));
         for (uint32_t k = 0; k < i; k++) {
@@ -136,9 +129,8 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
 
 TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
 {
-    world w = events_world(1, 1);
-    kvp_hash first[2];
-    kvp_hash second[2];
+    scoped_world w = events_world(1, 1);
+    kvp_hash first[2], second[2];
     struct view v = {.next = 1};
     chain_of("", 0, 1, first);
     chain_of("", 100, 1, second);
@@ -153,12 +145,11 @@ TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
     assert_int_equal(v.n, 1);
     assert_int_equal(find_item(&v, &second[1], KVP_HOST), 0);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 TEST(test_what_is_withdrawn_is_removed_from_both_tiers)
 {
-    world w = events_world(15, 15);
+    scoped_world w = events_world(15, 15);
     kvp_hash chain[3];
     struct view v = {.next = 1};
     chain_of("", 0, 2, chain);
@@ -173,41 +164,36 @@ TEST(test_what_is_withdrawn_is_removed_from_both_tiers)
     assert_true(find_item(&v, &chain[1], KVP_DEVICE) < 2);
     assert_true(find_item(&v, &chain[1], KVP_HOST) < 2);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 TEST(test_a_reader_that_fell_behind_goes_on_from_a_snapshot)
 {
     kvp_config config = events_config(5, 3);
     config.max_events = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[16];
     uint32_t n;
     uint64_t number;
     struct view v = {.next = 1};
-    for (int32_t i = 0; i < 5; i++) {
+    for (int32_t i = 0; i < 5; i++)
         leave_cached(&w, ints(100 * i), 8);
-    }
     assert_status(KVP_E_BEHIND, kvp_events_read(w.cache, v.next, events, 16, NULL, &n));
     assert_ok(kvp_events_snapshot(w.cache, events, 16, NULL, &n, &number));
-    for (uint32_t i = 0; i < n; i++) {
-        if (events[i].position == 0 || root_of(&v, &events[i].parent) != NULL) {
+    for (uint32_t i = 0; i < n; i++)
+        if (events[i].position == 0 || root_of(&v, &events[i].parent) != NULL)
             apply(&v, &events[i]);
-        }
-    }
     v.next = number + 1;
     assert_int_equal(v.n, n);
     leave_cached(&w, ints(500), 4);
     follow(&v, &w);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 /* What is restored is stored: a reader of the new cache has the set of the old one. */
 TEST(test_readers_are_told_what_is_restored)
 {
     const kvp_config config = events_config(5, 3);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     static struct view v;
     static struct view other;
     v.next = other.next = 1;
@@ -223,13 +209,11 @@ TEST(test_readers_are_told_what_is_restored)
     follow(&other, &restored);
     expect_snapshot(&other, &restored, 1);
     assert_int_equal(other.n, v.n);
-    for (uint32_t i = 0; i < v.n; i++) {
+    for (uint32_t i = 0; i < v.n; i++)
         assert_true(find_item(&other, &v.items[i].hash, v.items[i].tier) < other.n);
-    }
     assert_true(v.n > 5);
     kvp_cache_destroy(restored.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- random */
@@ -245,12 +229,10 @@ static void open_drawn(struct drawn *d, kvp_seq *seq)
 {
     /* Few beginnings, so that prefixes meet and part. */
     kvp_prompt prompt = prompt_of(ints((int32_t)draw(&d->state, 3) * 100), 1 + draw(&d->state, 16));
-    if (draw(&d->state, 4) == 0) {
+    if (draw(&d->state, 4) == 0)
         prompt.flags = KVP_OPEN_NO_MATCH;
-    }
-    if (kvp_seq_open(d->w.cache, d->w.ns, &prompt, seq, NULL) != KVP_OK) {
+    if (kvp_seq_open(d->w.cache, d->w.ns, &prompt, seq, NULL) != KVP_OK)
         seq->bits = 0;
-    }
 }
 
 static void use_drawn(struct drawn *d, kvp_seq *seq)
@@ -264,9 +246,8 @@ static void use_drawn(struct drawn *d, kvp_seq *seq)
     case 2: (void)kvp_seq_extend(cache, *seq, ints((int32_t)tokens), 3, 0); break;
     case 3: (void)kvp_seq_truncate(cache, *seq, at, NULL); break;
     case 4:
-        if (d->invalidates) {
+        if (d->invalidates)
             assert_int_not_equal(kvp_seq_invalidate(cache, *seq, at, NULL, 0, NULL), KVP_E_ARG);
-        }
         break;
     case 5:
         close_seq(&d->w, *seq);

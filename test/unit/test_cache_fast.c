@@ -23,8 +23,7 @@ static void assert_found(world *w, const int32_t *tokens, uint64_t by_index, uin
 {
     memset(&kvpi_fast, 0, sizeof(kvpi_fast));
     const kvp_seq seq = open_done(w, tokens, UNITS * S);
-    assert_int_equal(kvpi_fast.by_index, by_index);
-    assert_int_equal(kvpi_fast.by_jump, by_jump);
+    assert_fields(kvpi_fast, by_index, by_index, by_jump, by_jump);
     close_seq(w, seq);
 }
 
@@ -33,7 +32,7 @@ TEST(test_a_prompt_is_found_by_jumps)
 {
     kvp_config config = config_of(S, S, 3 * UNITS);
     config.max_seq_tokens = UNITS * S;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     make_prompts(40);
     assert_found(&w, one, 0, 0);
     assert_found(&w, one, NAMED, UNITS - NAMED);
@@ -41,7 +40,6 @@ TEST(test_a_prompt_is_found_by_jumps)
     assert_found(&w, other, NAMED, UNITS - NAMED); /* its own units lead along it */
     assert_found(&w, one, 2 * NAMED, UNITS - 2 * NAMED);
     assert_found(&w, one, NAMED, UNITS - NAMED);
-    end_world(&w);
 }
 
 enum { WHOLE = 40 * 16 }; /* of the usual units, which are followed by a loop of their own */
@@ -68,7 +66,7 @@ static uint32_t hits_of(world *w, const kvp_prompt *prompt)
  * plain one is found by the index. */
 TEST(test_a_jump_to_a_unit_with_keys)
 {
-    world w;
+    scoped_world w;
     const kvp_seq seq = open_usual(&w);
     const kvp_key image = {1, 20 * 16, 21 * 16, 1, "a"};
     kvp_prompt prompt = prompt_of(ints(0), WHOLE);
@@ -91,13 +89,12 @@ TEST(test_a_jump_to_a_unit_with_keys)
     assert_memory_equal(row, plain, n * sizeof(*row));
     close_seq(&w, again);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Jumps lead to a unit of the same prefix, with other tokens. */
 TEST(test_a_jump_to_other_tokens)
 {
-    world w;
+    scoped_world w;
     int32_t tokens[WHOLE];
     const kvp_seq seq = open_usual(&w);
     memcpy(tokens, ints(0), sizeof(tokens));
@@ -105,13 +102,12 @@ TEST(test_a_jump_to_other_tokens)
     const kvp_prompt prompt = prompt_of(tokens, WHOLE);
     assert_int_equal(hits_of(&w, &prompt), 30 * 16);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Jumps lead to units that were withdrawn: no hit, though their sequence still has them. */
 TEST(test_a_jump_to_a_withdrawn_unit)
 {
-    world w;
+    scoped_world w;
     const kvp_seq seq = open_usual(&w);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 20 * 16, NULL, 0, NULL));
     const kvp_prompt prompt = prompt_of(ints(0), WHOLE);
@@ -119,7 +115,6 @@ TEST(test_a_jump_to_a_withdrawn_unit)
     close_seq(&w, open_done(&w, ints(0), WHOLE));
     assert_int_equal(hits_of(&w, &prompt), WHOLE);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Decode n tokens; assert how often the row was looked at. */
@@ -137,7 +132,7 @@ static void assert_decoded(world *w, kvp_seq seq, uint32_t n, uint64_t looks)
 TEST(test_a_decoded_token_looks_at_its_row_when_it_needs_a_block)
 {
     const kvp_config config = config_of(16, 16, 40);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     assert_decoded(&w, seq, 11, 0); /* up to 16: the prompt's block */
     assert_decoded(&w, seq, 64, 4);
@@ -147,7 +142,6 @@ TEST(test_a_decoded_token_looks_at_its_row_when_it_needs_a_block)
     assert_decoded(&w, seq, 8, 1);
     close_seq(&w, fork);
     assert_decoded(&w, seq, 4, 0);
-    end_world(&w);
 }
 
 /* What is taken next is known a jump ahead, in the order of the queue: whether it is cached, or
@@ -158,7 +152,7 @@ TEST(test_victims_are_known_before)
     kvp_config config = config_of(S, S, UNITS);
     config.max_seq_tokens = UNITS * S;
     for (int is_computed = 0; is_computed < 2; is_computed++) {
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         make_prompts(0);
         close_seq(&w,
                   is_computed ? open_done(&w, one, UNITS * S) : open_seq(&w, one, UNITS * S, NULL));
@@ -166,7 +160,6 @@ TEST(test_victims_are_known_before)
         close_seq(&w, open_done(&w, other, UNITS * S));
         assert_int_equal(stats_of(&w).evicted_blocks, is_computed ? UNITS : 0);
         assert_true(kvpi_fast.surprising_victims <= JUMP);
-        end_world(&w);
     }
 }
 

@@ -128,7 +128,7 @@ TEST(test_a_refused_header_leaves_the_cache_ready_to_record)
     struct refusing r = {.refuse_at = 0};
     struct refusing never = {.refuse_at = SIZE_MAX};
     const kvp_sink sink = {&never, write_until};
-    world w = make_recorded(&r);
+    scoped_world w = make_recorded(&r);
     assert_status(KVP_E_STATE, kvp_cache_record_stop(w.cache));
     assert_ok(kvp_cache_record_start(w.cache, &sink));
     assert_status(KVP_E_STATE, kvp_cache_record_start(w.cache, &sink)); /* one at a time */
@@ -136,7 +136,6 @@ TEST(test_a_refused_header_leaves_the_cache_ready_to_record)
     assert_ok(kvp_cache_record_stop(w.cache));
     assert_status(KVP_E_STATE, kvp_cache_record_stop(w.cache));
     assert_status(KVP_E_STATE, kvp_cache_record_start(w.cache, &sink)); /* not new any more */
-    end_world(&w);
 }
 
 TEST(test_destroy_ends_a_recording_that_runs)

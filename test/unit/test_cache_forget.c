@@ -18,7 +18,7 @@ static kvp_status forget(world *w, const int32_t *tokens, uint32_t n, uint32_t f
 
 TEST(test_what_comes_before_and_beside_stays)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const int32_t beside[8] = {0, 1, 2, 3, 100, 101, 102, 103};
     leave_cached(&w, ints(0), 12);
     leave_cached(&w, beside, 8);
@@ -38,40 +38,36 @@ TEST(test_what_comes_before_and_beside_stays)
     assert_ok(kvp_cache_match(w.cache, other, &prompt, &info));
     assert_int_equal(info.hit_tokens, 12);
     assert_int_equal(stats_of(&w).cached_blocks, 5); /* two became free */
-    end_world(&w);
 }
 
 TEST(test_the_shortest_prompt_hides_what_continues_it)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     leave_cached(&w, ints(0), 16);
     assert_ok(forget(&w, ints(0), 8, 4));
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 4);
     assert_int_equal(stats_of(&w).cached_blocks, 3); /* two of them in vain, until evicted */
     leave_cached(&w, ints(0), 16);                   /* computed anew: the old ones stay hidden */
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 16);
-    end_world(&w);
 }
 
 TEST(test_an_open_sequence_goes_on_and_publishes_nothing_of_it)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_ok(forget(&w, ints(0), 8, 4));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 10);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
+    assert_fields(info_of(&w, seq), computed_tokens, 10, public_tokens, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(10), 6, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     assert_row(&w, seq, 1, 2, 3, 4);
     close_seq(&w, seq);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 4);
     assert_int_equal(stats_of(&w).free_blocks, 14);
-    end_world(&w);
 }
 
 TEST(test_both_tiers_forget)
 {
-    world w = tiers_world(3, 7);
+    scoped_world w = tiers_world(3, 7);
     leave_cached(&w, ints(0), 12);
     kvp_prompt prompt = prompt_of(NULL, 0);
     prompt.reserve_tokens = 12; /* evicts all three; the host keeps them */
@@ -82,12 +78,11 @@ TEST(test_both_tiers_forget)
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 4);
     assert_int_equal(stats_of(&w).host_cached_blocks, 1);
     assert_plan(&w, TO_DEVICE(0, 3, 3, 4)); /* the first unit's; copies of what is free are gone */
-    end_world(&w);
 }
 
 TEST(test_a_gap_does_not_save_what_comes_after_it)
 {
-    world w = small_world(3);
+    scoped_world w = small_world(3);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     const kvp_range first = {0, 4}, last = {8, 12};
     assert_ok(kvp_seq_retain(w.cache, seq, first, 1));
@@ -98,18 +93,16 @@ TEST(test_a_gap_does_not_save_what_comes_after_it)
     assert_ok(forget(&w, ints(0), 8, 4));
     leave_cached(&w, ints(0), 8); /* the second one again: the third must not come back with it */
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_without_room_for_what_is_not_cached_nothing_changes)
 {
-    world w = small_world(4);
+    scoped_world w = small_world(4);
     leave_cached(&w, ints(0), 4);
     (void)open_done(&w, ints(100), 12);
     assert_unchanged(&w, assert_status(KVP_E_NO_BLOCKS, forget(&w, ints(0), 8, 0)));
     assert_ok(forget(&w, ints(0), 4, 0)); /* no further than what is cached: takes no block */
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -7,22 +7,20 @@
 
 TEST(test_a_fork_takes_no_block_and_shares_the_partly_filled_one)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const uint64_t taken = stats_of(&w).taken_blocks;
     kvp_seq child;
     assert_ok(kvp_seq_fork(w.cache, parent, KVP_END, 42, &child));
     assert_row(&w, child, 1, 2, 3);
-    assert_int_equal(stats_of(&w).taken_blocks, taken);
-    assert_int_equal(stats_of(&w).forks, 1);
+    assert_fields(stats_of(&w), taken_blocks, taken, forks, 1);
     assert_int_equal(block_of(&w, 3).ref_count, 2);
     assert_int_equal(info_of(&w, child).tag, 42);
-    end_world(&w);
 }
 
 TEST(test_a_child_is_its_parent_cut_to_at)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     kvp_prompt prompt = prompt_of(ints(0), 9);
     prompt.retention = 3;
     prompt.reserve_tokens = 8;
@@ -34,30 +32,22 @@ TEST(test_a_child_is_its_parent_cut_to_at)
         const kvp_seq child = fork_seq(&w, parent, at);
         const kvp_seq_info info = info_of(&w, child);
         int32_t tokens[13];
-        assert_int_equal(info.n_tokens, at);
-        assert_int_equal(info.computed_tokens, at);
-        assert_int_equal(info.writable_tokens, at);
-        assert_int_equal(info.known_tokens, at);
-        assert_int_equal(info.kept_tokens, at);
-        assert_int_equal(info.prompt_tokens, at < 9 ? at : 9);
-        assert_int_equal(info.cached_tokens, at < 8 ? at : 8);
-        assert_int_equal(info.public_tokens, at / 4 * 4);
-        assert_int_equal(info.n_blocks, (at + 3) / 4);
-        assert_int_equal(info.last_token, (int32_t)at - 1);
-        assert_int_equal(info.retention, 3);
-        assert_int_equal(info.row_version, 0);
-        assert_int_equal(info.stop, info_of(&w, parent).stop);
+        assert_fields(info, n_tokens, at, computed_tokens, at, writable_tokens, at, known_tokens,
+                      at, kept_tokens, at);
+        assert_fields(info, prompt_tokens, at < 9 ? at : 9, cached_tokens, at < 8 ? at : 8,
+                      public_tokens, at / 4 * 4, n_blocks, (at + 3) / 4, last_token,
+                      (int32_t)at - 1);
+        assert_fields(info, retention, 3, row_version, 0, stop, info_of(&w, parent).stop);
         assert_int_equal(info.ns.bits, w.ns.bits);
         assert_ok(kvp_seq_tokens(w.cache, child, 0, at, tokens));
         assert_memory_equal(tokens, ints(0), at * sizeof(int32_t));
         close_seq(&w, child);
     }
-    end_world(&w);
 }
 
 TEST(test_parent_and_child_go_apart_by_copy_on_write)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_copy copies[2];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -73,14 +63,12 @@ TEST(test_parent_and_child_go_apart_by_copy_on_write)
     assert_int_equal(tokens[6], 60);
     assert_ok(kvp_seq_tokens(w.cache, parent, 0, 7, tokens));
     assert_int_equal(tokens[6], 6);
-    end_world(&w);
 }
 
 TEST(test_slots_of_the_parent_keep_their_meaning)
 {
-    world w = small_world(15);
-    int64_t before[3];
-    int64_t after[3];
+    scoped_world w = small_world(15);
+    int64_t before[3], after[3];
     kvp_prompt prompt = prompt_of(ints(0), 7);
     prompt.reserve_tokens = 1;
     const kvp_seq parent = open_with(&w, &prompt, NULL);
@@ -90,12 +78,11 @@ TEST(test_slots_of_the_parent_keep_their_meaning)
     assert_ok(kvp_seq_slots(w.cache, parent, 0, 5, 3, after));
     assert_memory_equal(before, after, sizeof(before));
     assert_ok(kvp_seq_commit(w.cache, parent, 7)); /* and may be committed */
-    end_world(&w);
 }
 
 TEST(test_only_computed_tokens_with_values_can_be_forked)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_seq child = {77};
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -109,14 +96,13 @@ TEST(test_only_computed_tokens_with_values_can_be_forked)
     assert_status(KVP_E_STATE, kvp_seq_fork(w.cache, seq, 7, 0, &child));
     assert_int_equal(child.bits, 77);
     assert_ok(kvp_seq_fork(w.cache, seq, 6, 0, &child));
-    end_world(&w);
 }
 
 TEST(test_a_fork_needs_a_sequence)
 {
     kvp_config config = config_of(4, 4, 7);
     config.max_seqs = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq child = {77};
     const kvp_seq seq = open_done(&w, ints(0), 6);
     (void)fork_seq(&w, seq, 6);
@@ -124,12 +110,11 @@ TEST(test_a_fork_needs_a_sequence)
     assert_shortage(&w, KVP_E_NO_SEQS, 0, 0);
     assert_status(KVP_E_ARG, kvp_seq_fork(w.cache, seq, 7, 0, &child)); /* values come first */
     assert_int_equal(child.bits, 77);
-    end_world(&w);
 }
 
 TEST(test_a_fork_lives_on_without_its_parent)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq child = fork_seq(&w, parent, 10);
     const kvp_released released = close_seq(&w, parent);
@@ -138,14 +123,13 @@ TEST(test_a_fork_lives_on_without_its_parent)
     assert_row(&w, child, 1, 2, 3);
     assert_ok(kvp_seq_commit(w.cache, child, 12));
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 12);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- truncate */
 
 TEST(test_truncate_releases_what_lies_after_reserved_blocks_too)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_released released;
     kvp_prompt prompt = prompt_of(ints(0), 14);
     prompt.reserve_tokens = 4;
@@ -157,22 +141,15 @@ TEST(test_truncate_releases_what_lies_after_reserved_blocks_too)
     assert_int_equal(released.cached_blocks, 1); /* the third */
     assert_queue(&w, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5);
-    assert_int_equal(info.known_tokens, 5);
-    assert_int_equal(info.prompt_tokens, 5);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 5);
-    assert_int_equal(info.public_tokens, 4);
-    assert_int_equal(info.row_version, 1);
-    assert_int_equal(info.last_token, 4);
-    end_world(&w);
+    assert_fields(info, n_tokens, 5, known_tokens, 5, prompt_tokens, 5, computed_tokens, 5);
+    assert_fields(info, writable_tokens, 5, public_tokens, 4, row_version, 1, last_token, 4);
 }
 
 TEST(test_truncate_to_every_length_and_on_again)
 {
     for (uint32_t U = 1; U <= 4; U *= 2) {
         const kvp_config config = config_of(4, U, 31);
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         for (uint32_t n = 0; n <= 13; n++) {
             int32_t tokens[13];
             const kvp_seq seq = open_done(&w, ints(0), 13);
@@ -185,13 +162,12 @@ TEST(test_truncate_to_every_length_and_on_again)
             (void)take_plan(&w, (kvp_copy[4]){{0}}, 4);
             close_seq(&w, seq);
         }
-        end_world(&w);
     }
 }
 
 TEST(test_truncate_inside_a_block_without_releasing_keeps_the_rows_version)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_released released = {7, 7};
     const kvp_seq seq = open_done(&w, ints(0), 7);
     assert_ok(kvp_seq_truncate(w.cache, seq, 5, &released));
@@ -205,12 +181,11 @@ TEST(test_truncate_inside_a_block_without_releasing_keeps_the_rows_version)
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     assert_no_row(&w, seq);
     assert_int_equal(info_of(&w, seq).last_token, -1);
-    end_world(&w);
 }
 
 TEST(test_truncate_drops_unknown_values_first)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 3);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 5, 0));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(3), 2));
@@ -220,28 +195,25 @@ TEST(test_truncate_drops_unknown_values_first)
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 2));
     assert_ok(kvp_seq_truncate(w.cache, seq, 4, NULL));
     assert_int_equal(info_of(&w, seq).known_tokens, 4);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- close */
 
 TEST(test_close_releases_the_last_block_of_the_row_first)
 {
-    world w = small_world(6);
+    scoped_world w = small_world(6);
     const kvp_seq seq = open_seq(&w, ints(0), 19, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     const kvp_released released = close_seq(&w, seq);
-    assert_int_equal(released.freed_blocks, 2);
-    assert_int_equal(released.cached_blocks, 3);
+    assert_fields(released, freed_blocks, 2, cached_blocks, 3);
     assert_queue(&w, 0, 4, 5, 6, 3, 2, 1);
     assert_status(KVP_E_HANDLE, kvp_seq_close(w.cache, seq, NULL));
     assert_shortage(&w, KVP_E_HANDLE, 0, 0);
-    end_world(&w);
 }
 
 TEST(test_a_closed_sequences_place_is_used_again_and_its_handle_is_not)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq first = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_close(w.cache, first, NULL));
     for (int i = 0; i < 20; i++) {
@@ -250,13 +222,12 @@ TEST(test_a_closed_sequences_place_is_used_again_and_its_handle_is_not)
         assert_status(KVP_E_HANDLE, kvp_seq_truncate(w.cache, first, 0, NULL));
         close_seq(&w, seq);
     }
-    end_world(&w);
 }
 
 TEST(test_everything_closed_leaves_no_node_without_a_block)
 {
     const kvp_config config = config_of(4, 2, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     assert_int_equal(stats_of(&w).nodes_used, 1 + 10);
@@ -264,13 +235,12 @@ TEST(test_everything_closed_leaves_no_node_without_a_block)
     assert_int_equal(stats_of(&w).nodes_used, 1 + 3);
     (void)open_seq(&w, ints(100), 28, NULL); /* evicts both */
     assert_int_equal(stats_of(&w).nodes_used, 1 + 14);
-    end_world(&w);
 }
 
 /* A copy that waits for a block which becomes free is taken out of the plan. */
 TEST(test_a_closed_sequences_copy_leaves_the_plan)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
     assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0));
@@ -283,7 +253,6 @@ TEST(test_a_closed_sequences_copy_leaves_the_plan)
     assert_ok(kvp_seq_commit(w.cache, again, 8));
     close_seq(&w, again); /* cached: its content can be hit */
     assert_int_equal(stats_of(&w).pending_copies, 1);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -38,7 +38,7 @@ static const int32_t *parting(uint32_t n)
 
 TEST(test_blocks_are_taken_in_the_order_of_their_first_tokens)
 {
-    world w = sizes_world(30, 0);
+    scoped_world w = sizes_world(30, 0);
     kvp_config config;
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 20, &info);
@@ -56,33 +56,27 @@ TEST(test_blocks_are_taken_in_the_order_of_their_first_tokens)
     assert_released(close_seq(&w, seq), 11, 0);
     assert_queue(&w, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                  22, 23, 24, 25, 26, 27, 28, 29, 30);
-    end_world(&w);
 }
 
 TEST(test_a_hit_inside_the_blocks_of_one_group)
 {
-    world w = sizes_world(15, 0);
+    scoped_world w = sizes_world(15, 0);
     kvp_open_info info;
     leave_cached(&w, ints(0), 20); /* 1 3 4 6 7, and 2 5; 8 has half a block of it */
     const kvp_seq seq = open_seq(&w, parting(12), 16, &info);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.shared_blocks, 4);
-    assert_int_equal(info.taken_blocks, 2);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, shared_blocks, 4, taken_blocks, 2);
     assert_row_in(&w, 0, seq, 1, 3, 4, 10);
     assert_row_in(&w, 1, seq, 2, 9);
     assert_plan(&w, {0, 1, KVP_DEVICE, KVP_DEVICE, 5, 9, 4});
     close_seq(&w, seq);
     const kvp_seq whole = open_seq(&w, parting(16), 17, &info); /* both end a block there */
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.copied_tokens, 0);
+    assert_fields(info, hit_tokens, 16, copied_tokens, 0);
     close_seq(&w, whole);
-    end_world(&w);
 }
 
 TEST(test_a_fork_copies_what_it_writes_in_one_group)
 {
-    world w = sizes_world(15, 0);
+    scoped_world w = sizes_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 16);
     const kvp_seq child = fork_seq(&w, parent, 12);
     assert_row_in(&w, 0, child, 1, 3, 4);
@@ -93,13 +87,12 @@ TEST(test_a_fork_copies_what_it_writes_in_one_group)
     assert_plan(&w, {0, 1, KVP_DEVICE, KVP_DEVICE, 5, 7, 4});
     close_seq(&w, child);
     close_seq(&w, parent);
-    end_world(&w);
 }
 
 /* R = 5: with 12 tokens computed, the next query sees from 8 on; with 13 from 9 on. */
 TEST(test_a_window_drops_blocks_of_its_own_size)
 {
-    world w = sizes_world(15, 5);
+    scoped_world w = sizes_world(15, 5);
     const kvp_seq seq = open_done(&w, ints(0), 11);
     assert_row_in(&w, 0, seq, 1, 3, 4);
     assert_row_in(&w, 1, seq, 2, 5);
@@ -109,7 +102,6 @@ TEST(test_a_window_drops_blocks_of_its_own_size)
     assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 11, NULL));
     assert_ok(kvp_seq_truncate(w.cache, seq, 12, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Only the last block, of the group with the smallest, is computed again. */
@@ -118,14 +110,11 @@ TEST(test_a_full_hit_ends_at_the_last_block_of_any_group)
     kvp_config config = sizes_config(30, 0);
     kvp_open_info info;
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 16);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop, KVP_STOP_FULL_HIT);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* A token that two groups bring counts once; one that only the larger block has counts, too. */
@@ -134,39 +123,33 @@ TEST(test_tokens_from_the_host_count_once)
     kvp_config config = sizes_config(14, 0);
     kvp_open_info info;
     config.host_blocks = 30;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);    /* 1 3 4, and 2 5 */
     leave_cached(&w, ints(1000), 36); /* all 14 blocks */
     drop_plan(&w);
     info = match(&w, parting(12), 13);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.host_tokens, 12);
+    assert_fields(info, hit_tokens, 12, host_tokens, 12);
     assert_int_equal(info.host_blocks, 4); /* and half of one */
     const kvp_seq seq = open_seq(&w, parting(12), 13, &info);
-    assert_int_equal(info.host_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
+    assert_fields(info, host_tokens, 12, copied_tokens, 4);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* The sources do not fit beside what is taken: the hit ends where blocks of all groups end. */
 TEST(test_without_room_only_whole_blocks_of_all_are_hit)
 {
-    world w = sizes_world(8, 0);
+    scoped_world w = sizes_world(8, 0);
     leave_cached(&w, ints(0), 20);
     kvp_open_info info = match(&w, parting(12), 20);
     assert_int_equal(info.hit_tokens, 12);
     const kvp_seq seq = open_seq(&w, parting(12), 20, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, hit_tokens, 8, copied_tokens, 0, stop, KVP_STOP_NO_ROOM);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_slots_and_tokens_of_blocks)
 {
-    world w = sizes_world(15, 0);
+    scoped_world w = sizes_world(15, 0);
     int64_t slots[4];
     int32_t tokens[8];
     uint32_t n;
@@ -191,7 +174,6 @@ TEST(test_slots_and_tokens_of_blocks)
     assert_int_equal(n, 8);
     assert_int_equal(tokens[7], 7);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_a_log_says_the_sizes)
@@ -221,7 +203,7 @@ TEST(test_a_log_says_the_sizes)
 
 TEST(test_a_snapshot_says_the_sizes)
 {
-    world w = sizes_world(15, 0);
+    scoped_world w = sizes_world(15, 0);
     const kvp_config equal = groups_config(4, 15, (kvp_window[]){{0, 0}, {0, 0}}, 2);
     const kvp_config config = sizes_config(15, 0);
     kvp_snapshot_report report;
@@ -233,8 +215,7 @@ TEST(test_a_snapshot_says_the_sizes)
     kvp_cache_destroy(other);
     assert_ok(kvp_cache_create(&config, NULL, 0, &other));
     assert_ok(snap_load(&s, other, &report));
-    assert_int_equal(report.blocks, 6);
-    assert_int_equal(report.units, 8);
+    assert_fields(report, blocks, 6, units, 8);
     world r = {.cache = other};
     assert_ok(kvp_ns_open(other, "", 0, &r.ns));
     assert_int_equal(match(&r, parting(12), 13).hit_tokens, 12);
@@ -245,7 +226,6 @@ TEST(test_a_snapshot_says_the_sizes)
     snap_drop(&again);
     snap_drop(&s);
     kvp_cache_destroy(other);
-    end_world(&w);
 }
 
 TEST(test_a_snapshot_says_the_sizes_and_that_there_are_states)

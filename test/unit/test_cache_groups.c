@@ -32,8 +32,7 @@ TEST(test_which_groups_may_be_configured)
 {
     kvp_config config;
     kvp_config_init(&config);
-    assert_int_equal(config.n_groups, 1);
-    assert_int_equal(config.max_tree_tokens, 0);
+    assert_fields(config, n_groups, 1, max_tree_tokens, 0);
     assert_ok(try_config(&config));
     config.n_groups = 0;
     assert_status(KVP_E_ARG, try_config(&config));
@@ -54,7 +53,7 @@ TEST(test_which_groups_may_be_configured)
 
 TEST(test_a_group_that_is_not_there)
 {
-    world w = two_world(15, 0);
+    scoped_world w = two_world(15, 0);
     const int32_t *row = NULL;
     uint32_t n = 77;
     int64_t slot = 77;
@@ -69,14 +68,13 @@ TEST(test_a_group_that_is_not_there)
     assert_status(KVP_E_ARG, kvp_seq_window(w.cache, seq, 2, (kvp_window){0, 4}, NULL));
     assert_int_equal(n, 1);
     assert_int_equal(slot, 77);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------ rows, takes, releases */
 
 TEST(test_takes_go_entry_by_entry_and_releases_backwards)
 {
-    world w = two_world(9, 0);
+    scoped_world w = two_world(9, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_row_in(&w, 0, seq, 1, 3, 5);
     assert_row_in(&w, 1, seq, 2, 4, 6);
@@ -96,26 +94,24 @@ TEST(test_takes_go_entry_by_entry_and_releases_backwards)
     assert_row_in(&w, 1, seq, 0, 0, 6, 8);
     assert_released(close_seq(&w, seq), 2, 4);
     assert_queue(&w, 0, 7, 8, 9, 4, 2, 6, 5, 3, 1);
-    end_world(&w);
 }
 
 TEST(test_a_class_is_of_an_entrys_blocks_in_all_groups)
 {
-    world w = two_world(9, 0);
+    scoped_world w = two_world(9, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 2));
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     close_seq(&w, seq);
     assert_queue(&w, 2, 4, 3);
     assert_queue(&w, 0, 7, 8, 9, 2, 6, 5, 1);
-    end_world(&w);
 }
 
 TEST(test_entries_of_several_windows_are_dropped_backwards_together)
 {
     const kvp_window windows[] = {{0, 8}, {4, 4}, {0, 4}};
     const kvp_config config = groups_config(4, 15, windows, 3);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     assert_row_in(&w, 0, seq, 0, 0, 0, 10, 13);
     assert_row_in(&w, 1, seq, 2, 0, 0, 0, 14);
@@ -123,19 +119,17 @@ TEST(test_entries_of_several_windows_are_dropped_backwards_together)
     assert_queue(&w, 0, 12, 11, 9, 8, 7, 6, 5, 4, 3, 1);
     assert_int_equal(info_of(&w, seq).row_version, 1);
     assert_int_equal(stats_of(&w).dropped_blocks, 10);
-    end_world(&w);
 }
 
 TEST(test_slots_are_of_the_groups_blocks)
 {
-    world w = two_world(15, 0);
+    scoped_world w = two_world(15, 0);
     int64_t slots[6];
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 1));
     assert_ok(kvp_seq_slots(w.cache, seq, 1, 0, 6, slots));
     const int64_t expected[] = {KVP_NO_SLOT, 9, 10, 11, 16, 17};
     assert_memory_equal(slots, expected, sizeof(slots));
-    end_world(&w);
 }
 
 TEST(test_as_many_groups_as_there_may_be)
@@ -143,7 +137,7 @@ TEST(test_as_many_groups_as_there_may_be)
     const kvp_window windows[KVP_GROUPS_MAX] = {{0, 0}, {0, 1}, {0, 2}, {0, 3},
                                                 {0, 4}, {0, 5}, {1, 1}, {5, 1}};
     const kvp_config config = groups_config(4, 24, windows, KVP_GROUPS_MAX);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 12); /* 12 sees, with R = 5, 8 and after */
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
         for (uint32_t i = 0; i < 3; i++) {
@@ -154,23 +148,20 @@ TEST(test_as_many_groups_as_there_may_be)
     }
     close_seq(&w, seq);
     const kvp_open_info info = match(&w, ints(0), 13);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.shared_blocks, 3 + 0 + 1 + 1 + 1 + 1 + 1 + 2);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 12, shared_blocks, 3 + 0 + 1 + 1 + 1 + 1 + 1 + 2);
 }
 
 TEST(test_every_group_may_slide)
 {
     const kvp_window windows[] = {{0, 4}, {2, 3}};
     const kvp_config config = groups_config(4, 5, windows, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     decode(&w, seq, 200);
     assert_int_equal(match(&w, ints(0), 200).hit_tokens, 200);
     assert_int_equal(match(&w, ints(0), 199).hit_tokens, 196); /* dropped last, and cached */
     assert_int_equal(match(&w, ints(0), 195).hit_tokens, 0);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------- sealing, sharing */
@@ -179,7 +170,7 @@ TEST(test_a_node_has_a_block_of_every_group)
 {
     kvp_config config = two_groups(15, 0);
     config.unit_tokens = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t tokens[4];
     uint32_t n;
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
@@ -195,12 +186,11 @@ TEST(test_a_node_has_a_block_of_every_group)
     assert_ok(kvp_block_tokens(w.cache, 1, KVP_DEVICE, 4, tokens, &n));
     assert_int_equal(n, 4);
     assert_memory_equal(tokens, ints(4), sizeof(tokens));
-    end_world(&w);
 }
 
 TEST(test_a_row_switches_in_the_groups_that_have_the_block)
 {
-    world w = two_world(15, 0);
+    scoped_world w = two_world(15, 0);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq third = open_seq(&w, ints(0), 8, NULL);
@@ -218,14 +208,13 @@ TEST(test_a_row_switches_in_the_groups_that_have_the_block)
     assert_row_in(&w, 0, second, 1, 3);
     assert_row_in(&w, 1, second, 0, 4);
     assert_int_equal(block_of(&w, 6).ref_count, 1);
-    end_world(&w);
 }
 
 TEST(test_duplicates_are_of_a_group)
 {
     kvp_config config = two_groups(9, 0);
     config.commit_policy = KVP_KEEP;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq first = open_seq(&w, ints(0), 4, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, first, 4));
@@ -239,14 +228,13 @@ TEST(test_duplicates_are_of_a_group)
     assert_int_equal(block_of(&w, 3).sealed_units, 0);
     assert_int_equal(block_of(&w, 1).sealed_units, 1);
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_copy_on_write_copies_every_group)
 {
     kvp_config config = two_groups(15, 0);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
     const kvp_seq other = fork_seq(&w, parent, 6);
@@ -266,13 +254,12 @@ TEST(test_copy_on_write_copies_every_group)
                                  {.src_block = 4, .dst_block = 6, .n_tokens = 2, .group = 1}};
     assert_memory_equal(copies, expected, sizeof(expected));
     extend_seq(&w, other, 1);
-    end_world(&w);
 }
 
 /* The block of one group may be shared when that of the other is not. */
 TEST(test_copy_on_write_copies_only_what_is_shared)
 {
-    world w = two_world(15, 0);
+    scoped_world w = two_world(15, 0);
     const uint32_t one = 1;
     const kvp_seq parent = open_done(&w, ints(0), 12);
     const kvp_seq child = fork_seq(&w, parent, 12);
@@ -284,12 +271,11 @@ TEST(test_copy_on_write_copies_only_what_is_shared)
     assert_int_equal(row_of(&w, 1, parent)[2], 6);
     assert_int_not_equal(row_of(&w, 0, parent)[2], 5);
     assert_int_equal(stats_of(&w).pending_copies, 1);
-    end_world(&w);
 }
 
 TEST(test_an_invalidation_withdraws_every_group)
 {
-    world w = two_world(9, 0);
+    scoped_world w = two_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_queue(&w, 0, 7, 8, 9, 4, 2);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL));
@@ -297,14 +283,13 @@ TEST(test_an_invalidation_withdraws_every_group)
     assert_queue(&w, 0, 4, 7, 8, 9, 2);
     assert_int_equal(block_of(&w, 5).sealed_units + block_of(&w, 6).sealed_units, 0);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_a_step_fails_in_one_group)
 {
     kvp_config config = two_groups(16, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     kvp_seq cut[1];
     uint32_t n;
@@ -325,14 +310,13 @@ TEST(test_a_step_fails_in_one_group)
     assert_status(KVP_E_DROPPED, kvp_seq_extend(w.cache, seq, NULL, 0, 0)); /* 4 sees 1 and on */
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     decode(&w, seq, 9);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------- the host, and swap */
 
 TEST(test_what_is_evicted_is_kept_for_its_group)
 {
-    world w = two_world(7, 7);
+    scoped_world w = two_world(7, 7);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 8);
     assert_queue(&w, 0, 5, 6, 7, 2, 4, 3, 1);
@@ -350,12 +334,11 @@ TEST(test_what_is_evicted_is_kept_for_its_group)
     prompt.reserve_tokens = 0;
     const kvp_admission admission = can_open(&w, &prompt);
     assert_int_equal(admission.verdict, KVP_ADMIT_OK);
-    end_world(&w);
 }
 
 TEST(test_the_list_of_evicted_blocks_names_the_group)
 {
-    world w = two_world(4, 0);
+    scoped_world w = two_world(4, 0);
     const kvp_evicted *evicted;
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const kvp_hash hash = block_of(&w, 2).hash;
@@ -363,21 +346,18 @@ TEST(test_the_list_of_evicted_blocks_names_the_group)
     assert_queue(&w, 0, 2, 4, 3, 1);
     (void)open_seq(&w, ints(100), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].group, 1);
+    assert_fields(evicted[0], block, 2, group, 1);
     assert_memory_equal(&evicted[0].hash, &hash, sizeof(hash));
-    assert_int_equal(evicted[1].block, 4);
-    assert_int_equal(evicted[1].group, 1);
+    assert_fields(evicted[1], block, 4, group, 1);
     (void)open_seq(&w, ints(200), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 2);
     assert_int_equal(evicted[0].group, 0);
     assert_int_equal(evicted[1].kept, 0);
-    end_world(&w);
 }
 
 TEST(test_a_sequence_is_swapped_in_all_groups)
 {
-    world w = two_world(10, 9);
+    scoped_world w = two_world(10, 9);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_row_in(&w, 0, seq, 1, 3, 5);
     assert_row_in(&w, 1, seq, 0, 4, 6);
@@ -395,14 +375,13 @@ TEST(test_a_sequence_is_swapped_in_all_groups)
     assert_int_equal(info_of(&w, seq).n_blocks, 4);
     assert_dropped(&w, 1, seq, 0, 1);
     decode(&w, seq, 3);
-    end_world(&w);
 }
 
 /* Two sequences that share a partly filled block and are about to write it: one copies, in both
  * groups. */
 TEST(test_room_after_a_swap_is_of_all_groups)
 {
-    world w = two_world(10, 9);
+    scoped_world w = two_world(10, 9);
     kvp_seq seqs[2];
     seqs[0] = open_done(&w, ints(0), 6);
     seqs[1] = fork_seq(&w, seqs[0], 6);
@@ -412,17 +391,15 @@ TEST(test_room_after_a_swap_is_of_all_groups)
     assert_admission(can_swap_in(&w, seqs, 2, 0), KVP_ADMIT_OK, 4, 10, 0);
     assert_admission(can_swap_in(&w, seqs, 2, 1), KVP_ADMIT_OK, 6, 10, 0);
     assert_moved(swap_in(&w, seqs, 2, 1), 4, 0, 2, 2);
-    assert_int_equal(stats_of(&w).held_blocks, 6);
-    assert_int_equal(stats_of(&w).pending_copies, 6);
+    assert_fields(stats_of(&w), held_blocks, 6, pending_copies, 6);
     assert_int_equal(row_of(&w, 1, seqs[0])[0], row_of(&w, 1, seqs[1])[0]);
     assert_int_not_equal(row_of(&w, 0, seqs[0])[1], row_of(&w, 0, seqs[1])[1]);
     assert_int_not_equal(row_of(&w, 1, seqs[0])[1], row_of(&w, 1, seqs[1])[1]);
-    end_world(&w);
 }
 
 TEST(test_blocks_are_found_on_the_other_tier_for_each_group)
 {
-    world w = two_world(9, 9);
+    scoped_world w = two_world(9, 9);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     (void)swap_out(&w, &seq, 1);
     drop_plan(&w);
@@ -431,7 +408,6 @@ TEST(test_blocks_are_found_on_the_other_tier_for_each_group)
     evict_blocks(&w, 8); /* 4, 3: of the second entry both */
     assert_moved(swap_in(&w, &seq, 1, 0), 2, 1, 0, 3);
     assert_int_equal(row_of(&w, 0, seq)[0], 1);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- events */
@@ -461,9 +437,8 @@ static void expect_set(world *w, int device0, int device1, int host0, int host1)
     assert_int_equal(counts[KVP_HOST][0], host0);
     assert_int_equal(counts[KVP_HOST][1], host1);
     assert_ok(kvp_events_snapshot(w->cache, snapshot, 64, NULL, &n, &number));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         counts[snapshot[i].tier][snapshot[i].group]--;
-    }
     assert_int_equal(counts[0][0] | counts[0][1] | counts[1][0] | counts[1][1], 0);
 }
 
@@ -471,7 +446,7 @@ TEST(test_events_are_of_a_group)
 {
     kvp_config config = two_groups(9, 9);
     config.max_events = 64;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[3];
     uint32_t n;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -480,21 +455,19 @@ TEST(test_events_are_of_a_group)
     assert_int_equal(events[0].group, 0);
     assert_int_equal(events[1].group, 1); /* unit by unit */
     assert_int_equal(events[1].position, 0);
-    assert_int_equal(events[2].group, 0);
-    assert_int_equal(events[2].position, 4);
+    assert_fields(events[2], group, 0, position, 4);
     close_seq(&w, seq);
     evict_blocks(&w, 6); /* 5 free blocks, and 2 */
     expect_set(&w, 2, 1, 0, 1);
     evict_blocks(&w, 8);
     expect_set(&w, 1, 0, 1, 2);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ admission */
 
 TEST(test_admission_counts_the_blocks_of_all_groups)
 {
-    world w = two_world(9, 0);
+    scoped_world w = two_world(9, 0);
     kvp_seq seq = {77};
     kvp_prompt prompt = prompt_of(ints(0), 16);
     assert_admission(can_open(&w, &prompt), KVP_ADMIT_OK, 8, 9, 0);
@@ -516,14 +489,13 @@ TEST(test_admission_counts_the_blocks_of_all_groups)
     assert_int_equal(seq.bits, 77);
     close_seq(&w, third);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 TEST(test_never_counts_what_is_not_null)
 {
     kvp_config config = two_groups(7, 0);
     config.watermark = 0.15; /* one block */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     uint32_t n = 1;
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     decode(&w, seq, 16); /* 4 entries, and 1 */
@@ -541,12 +513,11 @@ TEST(test_never_counts_what_is_not_null)
     assert_admission(can_open(&w, &prompt), KVP_ADMIT_NEVER, 8, 7, 1); /* nobody holds a block */
     (void)open_seq(&w, ints(0), 20, NULL);
     assert_int_equal(can_open(&w, &prompt).missing_blocks, 2); /* and the watermark */
-    end_world(&w);
 }
 
 TEST(test_an_extend_of_many_is_all_or_nothing_in_all_groups)
 {
-    world w = two_world(9, 0);
+    scoped_world w = two_world(9, 0);
     const uint32_t n_tokens[] = {1, 1};
     kvp_status statuses[2];
     kvp_seq seqs[2];
@@ -564,7 +535,6 @@ TEST(test_an_extend_of_many_is_all_or_nothing_in_all_groups)
     assert_int_equal(statuses[1], KVP_E_NO_BLOCKS);
     close_seq(&w, other);
     extend_seq(&w, seqs[1], 1);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -31,16 +31,12 @@ static const int32_t *parting(uint32_t n)
 TEST(test_each_group_copies_its_units)
 {
     const kvp_config config = inside_config(15, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, parting(6), 9, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.taken_blocks, 4);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_fields(info, hit_tokens, 6, copied_tokens, 2, shared_blocks, 2);
+    assert_fields(info, taken_blocks, 4, host_tokens, 0, stop, KVP_STOP_MISS);
     assert_row_in(&w, 0, seq, 1, 5, 7);
     assert_row_in(&w, 1, seq, 2, 6, 8);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 3, 5, 2},
@@ -48,31 +44,28 @@ TEST(test_each_group_copies_its_units)
     assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_CACHED); /* held during the call only */
     assert_int_equal(block_of(&w, 4).state, KVP_BLOCK_CACHED);
     assert_int_equal(info_of(&w, seq).computed_tokens, 6);
-    end_world(&w);
 }
 
 /* The window keeps nothing of the entries before, and the entry that the hit ends in. */
 TEST(test_a_window_drops_what_lies_before)
 {
     const kvp_config config = inside_config(15, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     const kvp_seq seq = open_seq(&w, parting(10), 12, &info);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, hit_tokens, 10, shared_blocks, 2);
     assert_row_in(&w, 0, seq, 1, 3, 7);
     assert_row_in(&w, 1, seq, 0, 0, 8);
     assert_dropped(&w, 1, seq, 0, 2);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 5, 7, 2},
                 {0, 1, KVP_DEVICE, KVP_DEVICE, 6, 8, 2});
-    end_world(&w);
 }
 
 TEST(test_sources_go_to_the_tail)
 {
     const kvp_config config = inside_config(8, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
     assert_queue(&w, 0, 5, 6, 7, 8, 2, 1, 4, 3);
@@ -80,7 +73,6 @@ TEST(test_sources_go_to_the_tail)
     assert_row_in(&w, 0, seq, 5);
     assert_row_in(&w, 1, seq, 6);
     assert_queue(&w, 0, 7, 8, 4, 3, 2, 1);
-    end_world(&w);
 }
 
 /* One group has the units on the device, the other one on the host. */
@@ -88,7 +80,7 @@ TEST(test_a_source_may_be_on_the_host)
 {
     kvp_config config = inside_config(5, 8);
     config.host_blocks = 5;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     retain_block(&w, row_of(&w, 0, seq)[0], 1);
@@ -100,21 +92,15 @@ TEST(test_a_source_may_be_on_the_host)
     assert_int_equal(can_open(&w, &prompt).need_blocks, 3); /* two, and the source that is cached */
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_NO_KV, stop_group, 1);
     const kvp_seq hit = open_seq(&w, ints(0), 3, &info);
-    assert_int_equal(info.hit_tokens, 2);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.host_tokens, 2);
-    assert_int_equal(info.host_blocks, 0);
+    assert_fields(info, hit_tokens, 2, copied_tokens, 2, host_tokens, 2, host_blocks, 0);
     const int32_t full = row_of(&w, 0, hit)[0];
     const int32_t window = row_of(&w, 1, hit)[0];
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 1, full, 2},
                 {0, 1, KVP_HOST, KVP_DEVICE, 1, window, 2});
     assert_int_equal(block_of(&w, full).sealed_units, 0); /* the source has the unit */
     assert_int_equal(block_of(&w, window).sealed_units, 1);
-    end_world(&w);
 }
 
 /* Each group's source counts, if it is cached. Without room for both the hit ends before. */
@@ -128,10 +114,7 @@ TEST(test_without_room_for_all_sources_the_hit_is_cut)
     assert_int_equal(match(&w, prompt.tokens, 8).hit_tokens, 6);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 2 + 2); /* 2 hits, and 2 for the rest */
     const kvp_seq cut = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, hit_tokens, 4, copied_tokens, 0, stop, KVP_STOP_NO_ROOM, shared_blocks, 2);
     assert_no_plan(&w);
     close_seq(&w, cut);
     end_world(&w);
@@ -149,7 +132,7 @@ TEST(test_without_room_for_all_sources_the_hit_is_cut)
 TEST(test_a_refusal_after_a_cut_changes_nothing)
 {
     const kvp_config config = inside_config(8, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     const kvp_seq other = open_seq(&w, ints(100), 1, NULL);
     kvp_prompt prompt = prompt_of(parting(10), 12);
@@ -161,7 +144,6 @@ TEST(test_a_refusal_after_a_cut_changes_nothing)
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     assert_int_equal(seq.bits, 77);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 /* The hit of 10 needs entry 1 of the window only. The one of 8, to which it is cut, needs entry 0,
@@ -169,26 +151,22 @@ TEST(test_a_refusal_after_a_cut_changes_nothing)
 TEST(test_a_cut_hit_is_judged_anew)
 {
     const kvp_config config = inside_config(6, 6);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     info = match(&w, parting(10), 12);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.shared_blocks, 3);
+    assert_fields(info, hit_tokens, 10, shared_blocks, 3);
     const kvp_seq seq = open_seq(&w, parting(10), 12, &info);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.shared_blocks, 4);
+    assert_fields(info, stop, KVP_STOP_NO_ROOM, hit_tokens, 8, shared_blocks, 4);
     assert_row_in(&w, 0, seq, 1, 3, 6);
     assert_row_in(&w, 1, seq, 2, 4, 5);
-    end_world(&w);
 }
 
 TEST(test_a_full_plan_refuses_all_copies)
 {
     kvp_config config = inside_config(15, 8);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_prompt prompt = prompt_of(ints(0), 3);
     leave_cached(&w, ints(0), 4);
     (void)open_with(&w, &prompt, NULL);
@@ -199,7 +177,6 @@ TEST(test_a_full_plan_refuses_all_copies)
     assert_int_equal(seq.bits, 77);
     drop_plan(&w);
     assert_ok(kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL));
-    end_world(&w);
 }
 
 /* A plan that could never hold the copies of all groups: hits are of whole blocks. */
@@ -207,45 +184,39 @@ TEST(test_a_plan_of_one_copy_has_no_hits_inside)
 {
     kvp_config config = inside_config(15, 8);
     config.max_copies = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     const kvp_open_info info = match(&w, parting(6), 8);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_ROOM);
 }
 
 /* The rest is received: the window will not keep the entry that the hit ends in. */
 TEST(test_what_is_not_kept_when_the_rest_is_there_is_not_copied)
 {
     const kvp_config config = inside_config(15, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     kvp_prompt prompt = prompt_of(parting(6), 16);
     prompt.flags = KVP_OPEN_RECEIVE;
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.copied_tokens, 2);
+    assert_fields(info, hit_tokens, 6, copied_tokens, 2);
     const int32_t *row = row_of(&w, 1, seq);
     assert_true(row[0] == 0 && row[1] == 0 && row[2] == 0 && row[3] != 0);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 3, row_of(&w, 0, seq)[1], 2});
     assert_ok(kvp_seq_commit(w.cache, seq, 15));
-    end_world(&w);
 }
 
 /* A group that lacks a unit inside the block ends the hit at the unit before. */
 TEST(test_a_group_may_end_the_hit_inside_a_block)
 {
     const kvp_config config = inside_config(15, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     const kvp_open_info info = match(&w, ints(0), 9);
     assert_int_equal(info.hit_tokens, 6); /* computed so far */
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 0);
-    end_world(&w);
+    assert_fields(info, stop, KVP_STOP_NO_KV, stop_group, 0);
 }
 
 /* ----------------------------------------------------------------------------- recurrent state */
@@ -261,9 +232,8 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
 static void leave_kept(world *w, const uint32_t *ends, uint32_t n)
 {
     const kvp_seq seq = open_seq(w, ints(0), 16, NULL);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         keep_at(w, seq, ends[i]);
-    }
     assert_ok(kvp_seq_commit(w->cache, seq, 16));
     close_seq(w, seq);
 }
@@ -272,22 +242,18 @@ TEST(test_a_checkpoint_inside_a_block_is_hit)
 {
     kvp_config config = inside_config(23, 4);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, (const uint32_t[]){6, 10}, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 10, copied_tokens, 2, stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 2); /* the state's: both others have more */
     assert_true(state_of(&w, seq).read_slot != 0);
-    assert_int_equal(state_of(&w, seq).prompt_end, 14);
-    assert_int_equal(state_of(&w, seq).branch_end, 0);
+    assert_fields(state_of(&w, seq), prompt_end, 14, branch_end, 0);
     const int32_t *row = row_of(&w, 1, seq);
     assert_true(row[0] == 0 && row[1] != 0); /* the query at 10 sees 7 and after */
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 5, row_of(&w, 0, seq)[2], 2},
                 {0, 1, KVP_DEVICE, KVP_DEVICE, 6, row_of(&w, 1, seq)[2], 2});
-    end_world(&w);
 }
 
 /* No room for the sources of 10: 8 has no state, and so 4 is hit; not 6, which has sources, too. */
@@ -295,20 +261,16 @@ TEST(test_a_cut_hit_ends_at_a_checkpoint)
 {
     kvp_config config = inside_config(9, 8);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, (const uint32_t[]){4, 6, 10}, 3);
     kvp_prompt prompt = prompt_of(ints(0), 16);
     assert_int_equal(match(&w, prompt.tokens, 16).hit_tokens, 10);
     const kvp_admission admission = can_open(&w, &prompt);
-    assert_int_equal(admission.verdict, KVP_ADMIT_OK);
-    assert_int_equal(admission.need_blocks, 8);
+    assert_fields(admission, verdict, KVP_ADMIT_OK, need_blocks, 8);
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_ROOM, stop_group, 0);
     assert_true(state_of(&w, seq).read_slot != 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

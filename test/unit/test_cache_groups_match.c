@@ -59,9 +59,8 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
         for (uint32_t g = 0; g < GROUPS; g++) {
             const int kept = keeps(scene->windows[g], S, i, q);
             const int host = scene->at[i][g] == ON_HOST && !device_only;
-            if (kept && scene->at[i][g] != HERE && !host) {
+            if (kept && scene->at[i][g] != HERE && !host)
                 lacking = first_of(scene, g, lacking);
-            }
             out->n_here += whole && kept && scene->at[i][g] == HERE;
             out->n_host += whole && kept && host;
             out->n_inside += !whole && kept;
@@ -77,9 +76,8 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
 static uint32_t path_of(const struct scene *scene, uint32_t n_tokens)
 {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < ENTRIES; k++) {
+    for (uint32_t k = 0; k < ENTRIES; k++)
         n = scene->at[k][0] != GONE || scene->at[k][1] != GONE ? (k + 1) * S : n;
-    }
     return n < n_tokens ? n : n_tokens / scene->unit * scene->unit;
 }
 
@@ -103,23 +101,20 @@ static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int
     struct answer now;
     uint32_t no_room = 0;
     for (uint32_t n = grain; n <= (full ? (n_tokens - 1) / S * S : n_path); n += grain) {
-        if (judge(scene, n_tokens, n, device_only, &now) < GROUPS) {
+        if (judge(scene, n_tokens, n, device_only, &now) < GROUPS)
             continue;
-        }
-        if (now.n_host > room - 1 || now.n_host + now.n_inside > room) {
+        if (now.n_host > room - 1 || now.n_host + now.n_inside > room)
             no_room = n;
-        } else {
+        else
             answer = now;
-        }
     }
     answer.stop = no_room > answer.hit  ? KVP_STOP_NO_ROOM
                   : full                ? KVP_STOP_FULL_HIT
                   : answer.hit < n_path ? KVP_STOP_NO_KV
                   : n_path < in_units   ? KVP_STOP_MISS
                                         : KVP_STOP_END;
-    if (answer.stop == KVP_STOP_NO_KV) {
+    if (answer.stop == KVP_STOP_NO_KV)
         answer.stop_group = judge(scene, n_tokens, answer.hit + scene->unit, device_only, &now);
-    }
     return answer;
 }
 
@@ -157,19 +152,16 @@ static world make_scene(const struct scene *scene)
     config.max_copies = scene->max_copies;
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), ENTRIES * S, NULL);
-    for (uint32_t g = 0; g < GROUPS; g++) {
-        for (uint32_t i = 0; i < ENTRIES; i++) {
+    for (uint32_t g = 0; g < GROUPS; g++)
+        for (uint32_t i = 0; i < ENTRIES; i++)
             retain_block(&w, row_of(&w, g, seq)[i], scene->at[i][g]);
-        }
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, ENTRIES * S));
     close_seq(&w, seq);
     for (uint32_t n = GROUPS; n <= n_evict + n_evict % GROUPS; n += GROUPS) {
         evict_blocks(&w, n + scene->spare); /* those freed before, and two more */
         drop_plan(&w);
     }
-    assert_int_equal(stats_of(&w).cached_blocks, BLOCKS - n_evict);
-    assert_int_equal(stats_of(&w).host_cached_blocks, scene->n_host);
+    assert_fields(stats_of(&w), cached_blocks, BLOCKS - n_evict, host_cached_blocks, scene->n_host);
     return w;
 }
 
@@ -177,24 +169,18 @@ static void expect_info(const kvp_open_info *info, const struct answer *answer, 
 {
     const uint32_t hit = answer->hit;
     const uint32_t n_blocks = (n_tokens + S - 1) / S;
-    assert_int_equal(info->hit_tokens, hit);
-    assert_int_equal(info->cached_tokens, hit < n_tokens ? hit : n_tokens - 1);
-    assert_int_equal(info->stop, answer->stop);
-    assert_int_equal(info->stop_group, answer->stop_group);
-    assert_int_equal(info->host_blocks, answer->n_host);
-    assert_int_equal(info->host_tokens, answer->host_tokens);
-    assert_int_equal(info->shared_blocks, answer->n_here);
-    assert_int_equal(info->cached_blocks, answer->n_here);
-    assert_int_equal(info->copied_tokens, hit % S);
-    assert_int_equal(info->taken_blocks, (n_blocks - hit / S) * GROUPS + answer->n_host);
+    assert_fields(*info, hit_tokens, hit, cached_tokens, hit < n_tokens ? hit : n_tokens - 1, stop,
+                  answer->stop, stop_group, answer->stop_group, host_blocks, answer->n_host);
+    assert_fields(*info, host_tokens, answer->host_tokens, shared_blocks, answer->n_here,
+                  cached_blocks, answer->n_here, copied_tokens, hit % S, taken_blocks,
+                  (n_blocks - hit / S) * GROUPS + answer->n_host);
 }
 
 /* The plan has the copies of an open; what it evicts is copied to the host. */
 static void expect_copies(world *w, const struct answer *answer)
 {
     kvp_copy copies[4 * BLOCKS];
-    uint32_t n_whole = 0;
-    uint32_t n_inside = 0;
+    uint32_t n_whole = 0, n_inside = 0;
     const uint32_t n = take_plan(w, copies, 4 * BLOCKS);
     for (uint32_t i = 0; i < n; i++) {
         const int whole = copies[i].n_tokens == S;
@@ -231,7 +217,7 @@ static void expect_open(world *w, const struct scene *scene, const kvp_prompt *p
 static void check_scene(const struct scene *scene)
 {
     const uint32_t lengths[] = {8, 11, 12, 13, 17};
-    world w = make_scene(scene);
+    scoped_world w = make_scene(scene);
     for (uint32_t i = 0; i < 5; i++) {
         for (uint32_t only = 0; only <= 1; only++) {
             kvp_prompt prompt = prompt_of(ints(0), lengths[i]);
@@ -244,8 +230,8 @@ static void check_scene(const struct scene *scene)
             const uint32_t usable = (uint32_t)stats_of(&w).usable_blocks;
             const struct answer within = answer_within(scene, lengths[i], (int)only, usable);
             const uint32_t need = need_of(&within, lengths[i]);
-            assert_int_equal(admission.need_blocks, need);
-            assert_int_equal(admission.verdict, need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
+            assert_fields(admission, need_blocks, need, verdict,
+                          need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
             if (need > usable) {
                 kvp_seq seq;
                 assert_unchanged(&w, assert_status(KVP_E_NEVER, kvp_seq_open(w.cache, w.ns, &prompt,
@@ -257,7 +243,6 @@ static void check_scene(const struct scene *scene)
     const struct answer answer =
         answer_within(scene, prompt.n_tokens, 0, (uint32_t)stats_of(&w).usable_blocks);
     expect_open(&w, scene, &prompt, &answer);
-    end_world(&w);
 }
 
 static void check_every_way(const struct scene *like)
@@ -372,14 +357,12 @@ static world two_world(uint32_t usable)
 
 TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
 {
-    world w = two_world(9);
+    scoped_world w = two_world(9);
     kvp_open_info info;
     int64_t slot;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.cached_tokens, 7);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, hit_tokens, 8, cached_tokens, 7, stop, KVP_STOP_END);
     assert_row_in(&w, 0, seq, 1, 3);
     assert_row_in(&w, 1, seq, 0, 4); /* the query at 7 sees 4 and after */
     assert_ok(kvp_seq_slots(w.cache, seq, 1, 7, 1, &slot));
@@ -387,13 +370,12 @@ TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     decode(&w, seq, 4);
     assert_dropped(&w, 1, seq, 0, 2);
-    end_world(&w);
 }
 
 /* At 8 the window {0, 1} needs nothing of 8 tokens; the last one, run again, needs entry 1. */
 TEST(test_a_full_hit_keeps_what_its_last_token_sees)
 {
-    world w = window_world(9, 0, 1);
+    scoped_world w = window_world(9, 0, 1);
     leave_cached(&w, ints(0), 8);
     assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9, 2, 1);
     const kvp_seq longer = open_seq(&w, ints(0), 9, NULL);
@@ -405,7 +387,6 @@ TEST(test_a_full_hit_keeps_what_its_last_token_sees)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(8), 1, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
     assert_dropped(&w, 0, seq, 0, 2);
-    end_world(&w);
 }
 
 TEST(test_a_full_hit_is_computed_again_where_it_must_be)
@@ -413,17 +394,14 @@ TEST(test_a_full_hit_is_computed_again_where_it_must_be)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_FULL_HIT, stop_group, 0);
     assert_row_in(&w, 0, seq, 1, 5);
     assert_row_in(&w, 1, seq, 2, 6);
-    end_world(&w);
 }
 
 /* The plan has room for two copies at a time: three of the prefix of 12 are too many, two of the
@@ -434,17 +412,14 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 16, NULL);
     const int on_host[] = {2, 4, 6, 7}; /* of the window's entries 0, 1, 2; the last of the other */
-    for (uint32_t g = 0; g < 2; g++) {
-        for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t g = 0; g < 2; g++)
+        for (uint32_t i = 0; i < 4; i++)
             retain_block(&w, row_of(&w, g, seq)[i], 1);
-        }
-    }
-    for (uint32_t k = 0; k < 4; k++) {
+    for (uint32_t k = 0; k < 4; k++)
         retain_block(&w, on_host[k], 0);
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     close_seq(&w, seq);
     evict_blocks(&w, 2);
@@ -454,40 +429,33 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     assert_int_equal(stats_of(&w).host_cached_blocks, 4);
 
     kvp_open_info info = match(&w, ints(0), 12); /* entries 1 and 2 of the window: two copies */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 12, host_blocks, 2);
     info = match(&w, ints(0), 17); /* entry 3 of the one, 2 of the other */
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 16, host_blocks, 2);
     info = match(&w, ints(0), 8); /* entries 0 and 1 */
     assert_int_equal(info.hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_why_the_path_ended)
 {
-    world w = two_world(15);
+    scoped_world w = two_world(15);
     const kvp_range uncached = {6, 7};
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 13);
     leave_cached(&w, ints(0), 12);
     prompt.flags = KVP_OPEN_NO_MATCH;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.stop, KVP_STOP_OFF);
-    assert_int_equal(info.hit_tokens, 0);
+    assert_fields(info, stop, KVP_STOP_OFF, hit_tokens, 0);
     prompt.flags = 0;
     prompt.uncached = &uncached;
     prompt.n_uncached = 1;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
-    assert_int_equal(info.hit_tokens, 4);
+    assert_fields(info, stop, KVP_STOP_UNCACHED, hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 17).stop, KVP_STOP_MISS);
     assert_int_equal(match(&w, ints(0), 13).stop, KVP_STOP_END);
     (void)open_seq(&w, ints(100), 8, NULL); /* nothing of it is computed */
     info = match(&w, ints(100), 9);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 0);
-    end_world(&w);
+    assert_fields(info, stop, KVP_STOP_NO_KV, stop_group, 0);
 }
 
 /* Units of one entry may be in different blocks: the deepest one's block has them all. */
@@ -496,7 +464,7 @@ TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.unit_tokens = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 2));
     assert_int_equal(match(&w, ints(0), 5).stop, KVP_STOP_NO_KV);
@@ -506,9 +474,7 @@ TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0)); /* written over, in both groups */
     const kvp_open_info info = match(&w, ints(0), 5);
-    assert_int_equal(info.hit_tokens, 2);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 2, stop, KVP_STOP_MISS);
 }
 
 TEST(test_parked_blocks_are_hit_for_nothing)
@@ -516,7 +482,7 @@ TEST(test_parked_blocks_are_hit_for_nothing)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
@@ -527,7 +493,6 @@ TEST(test_parked_blocks_are_hit_for_nothing)
     assert_row_in(&w, 1, other, 2, 6);
     (void)done_step(&w, step);
     assert_int_equal(block_of(&w, 2).ref_count, 1);
-    end_world(&w);
 }
 
 /* What a refused open held goes back to where it stood, in every queue. */
@@ -537,7 +502,7 @@ TEST(test_a_refused_open_puts_its_hits_back)
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
     config.watermark = 0.25;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = {77};
     leave_cached(&w, ints(0), 12);
     evict_blocks(&w, 4); /* two free ones, and two that go to the host */
@@ -553,7 +518,6 @@ TEST(test_a_refused_open_puts_its_hits_back)
     close_seq(&w, other);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK); /* nothing is held now */
     assert_int_equal(seq.bits, 77);
-    end_world(&w);
 }
 
 /* The watermark is for when something is held: what the open itself holds does not count. */
@@ -562,13 +526,12 @@ TEST(test_hits_hold_nothing_for_the_watermark)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.watermark = 0.25; /* two blocks */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     const kvp_prompt prompt = prompt_of(ints(0), 20);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 8);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK);
     (void)open_with(&w, &prompt, NULL);
-    end_world(&w);
 }
 
 TEST(test_hits_on_the_host_come_back_entry_by_entry)
@@ -576,7 +539,7 @@ TEST(test_hits_on_the_host_come_back_entry_by_entry)
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w); /* 4 3 2 1 become 1 2 3 4 */
     drop_plan(&w);
@@ -585,14 +548,12 @@ TEST(test_hits_on_the_host_come_back_entry_by_entry)
     assert_row_in(&w, 1, seq, 6, 8, 3);
     assert_plan(&w, TO_DEVICE(0, 4, 5, 4), {0, 1, KVP_HOST, KVP_DEVICE, 3, 6, 4},
                 TO_DEVICE(0, 2, 7, 4), {0, 1, KVP_HOST, KVP_DEVICE, 1, 8, 4});
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
-    assert_int_equal(stats_of(&w).host_cached_blocks, 4);
-    end_world(&w);
+    assert_fields(stats_of(&w), cached_blocks, 0, host_cached_blocks, 4);
 }
 
 TEST(test_hits_are_retained_and_released_like_any_blocks)
 {
-    world w = two_world(9);
+    scoped_world w = two_world(9);
     leave_cached(&w, ints(0), 12); /* 4 2 | 6 5 3 1 */
     kvp_prompt prompt = prompt_of(ints(0), 13);
     const kvp_seq seq = open_with(&w, &prompt, NULL);
@@ -601,7 +562,6 @@ TEST(test_hits_are_retained_and_released_like_any_blocks)
     assert_queue(&w, 0, 9, 4, 2);
     assert_released(close_seq(&w, seq), 2, 4);
     assert_queue(&w, 0, 7, 8, 9, 4, 2, 6, 5, 3, 1);
-    end_world(&w);
 }
 
 /* Full attention beside K = 2, R = 9: of 23 tokens, q = 22 keeps entries 0 and from 3 on. */
@@ -610,7 +570,7 @@ TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
     kvp_config config = config_of(4, 4, 11);
     config.n_groups = 2;
     config.groups[1] = (kvp_group){2, 9, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(1), 23);
     kvp_open_info info;
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_NEVER); /* 12 blocks */
@@ -628,7 +588,6 @@ TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
     assert_int_equal(match(&w, ints(1), 23).hit_tokens, 20);
     assert_int_equal(match(&w, ints(1), 20).hit_tokens, 4); /* its last token sees entry 2 */
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

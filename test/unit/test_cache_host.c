@@ -19,7 +19,7 @@ static world kept_tail(uint32_t lost)
 
 TEST(test_a_match_tells_the_tiers_apart)
 {
-    world w = kept_tail(2); /* 3 is host 1, 2 is host 2 */
+    scoped_world w = kept_tail(2); /* 3 is host 1, 2 is host 2 */
     const kvp_open_info info = match(&w, ints(0), 14);
     const kvp_open_info expected = {.cached_tokens = 12,
                                     .hit_tokens = 12,
@@ -30,12 +30,11 @@ TEST(test_a_match_tells_the_tiers_apart)
                                     .cached_blocks = 1,
                                     .taken_blocks = 3};
     assert_memory_equal(&info, &expected, sizeof(info));
-    end_world(&w);
 }
 
 TEST(test_a_prompt_gets_its_blocks_back_from_the_host)
 {
-    world w = kept_tail(2);
+    scoped_world w = kept_tail(2);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 12, &info);
     const kvp_open_info expected = {.cached_tokens = 11,
@@ -50,17 +49,15 @@ TEST(test_a_prompt_gets_its_blocks_back_from_the_host)
     assert_row(&w, seq, 1, 3, 2);
     assert_plan(&w, TO_DEVICE(0, 2, 3, 4), TO_DEVICE(0, 1, 2, 4));
     assert_int_equal(block_of(&w, 3).sealed_units, 1);
-    assert_int_equal(info_of(&w, seq).computed_tokens, 12);
-    assert_int_equal(info_of(&w, seq).cached_tokens, 11);
+    assert_fields(info_of(&w, seq), computed_tokens, 12, cached_tokens, 11);
     assert_int_equal(stats_of(&w).host_tokens, 8);
     assert_int_equal(match(&w, ints(0), 12).host_tokens, 0);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 7, 1, 2); /* released from the end of the row */
-    end_world(&w);
 }
 
 TEST(test_a_host_block_in_the_middle_is_copied_alone)
 {
-    world w = tiers_world(3, 7);
+    scoped_world w = tiers_world(3, 7);
     kvp_open_info info;
     const kvp_seq whole = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_retain(w.cache, whole, (kvp_range){0, 4}, 2));
@@ -70,17 +67,13 @@ TEST(test_a_host_block_in_the_middle_is_copied_alone)
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 12, &info);
     assert_row(&w, seq, 1, 2, 3);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.cached_blocks, 2);
-    assert_int_equal(info.taken_blocks, 1);
+    assert_fields(info, shared_blocks, 2, host_blocks, 1, cached_blocks, 2, taken_blocks, 1);
     assert_plan(&w, TO_DEVICE(0, 1, 2, 4));
-    end_world(&w);
 }
 
 TEST(test_a_hit_on_the_host_costs_a_taken_block)
 {
-    world w = kept_tail(2);
+    scoped_world w = kept_tail(2);
     kvp_prompt prompt = prompt_of(ints(0), 12);
     assert_admission(can_open(&w, &prompt), KVP_ADMIT_OK, 3, 3, 0);
     prompt.n_tokens = 13;
@@ -93,60 +86,50 @@ TEST(test_a_hit_on_the_host_costs_a_taken_block)
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     assert_shortage_in(&w, KVP_DEVICE, KVP_E_NO_BLOCKS, 0, 1);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 TEST(test_device_only_ends_the_hit_where_the_host_begins)
 {
-    world w = kept_tail(2);
+    scoped_world w = kept_tail(2);
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.host_blocks, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 4, host_tokens, 0, host_blocks, 0, stop, KVP_STOP_NO_KV);
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.shared_blocks, 1);
+    assert_fields(info, hit_tokens, 4, shared_blocks, 1);
     assert_no_plan(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 12)); /* computed again: on both tiers now */
     assert_int_equal(match(&w, ints(0), 12).host_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_device_only_takes_what_the_device_has)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
     (void)open_with(&w, &prompt, &info);
     assert_int_equal(info.hit_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_no_match_takes_nothing_from_the_host)
 {
-    world w = kept_tail(3);
+    scoped_world w = kept_tail(3);
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_NO_MATCH;
     (void)open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_OFF);
+    assert_fields(info, hit_tokens, 0, host_tokens, 0, stop, KVP_STOP_OFF);
     assert_no_plan(&w);
-    end_world(&w);
 }
 
 TEST(test_more_hits_than_the_plan_ever_has_room_for_are_given_up)
 {
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     kvp_open_info info;
     swap_out(&w, &seq, 1);
@@ -155,18 +138,16 @@ TEST(test_more_hits_than_the_plan_ever_has_room_for_are_given_up)
     wipe_device(&w);
     const kvp_seq again = open_seq(&w, ints(0), 12, &info);
     assert_int_equal(info.hit_tokens, 8); /* max_copies - 1 blocks */
-    assert_int_equal(info.host_blocks, 2);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, host_blocks, 2, stop, KVP_STOP_NO_ROOM);
     assert_int_equal(info_of(&w, again).computed_tokens, 8);
     assert_int_equal(stats_of(&w).pending_copies, 2);
-    end_world(&w);
 }
 
 TEST(test_a_plan_that_is_full_now_refuses_the_open)
 {
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const kvp_seq other = open_done(&w, ints(100), 8);
     const kvp_prompt prompt = prompt_of(ints(0), 8);
@@ -186,27 +167,23 @@ TEST(test_a_plan_that_is_full_now_refuses_the_open)
     assert_int_equal(again.bits, 77);
     drop_plan(&w);
     assert_ok(kvp_seq_open(w.cache, w.ns, &prompt, &again, NULL));
-    end_world(&w);
 }
 
 TEST(test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well)
 {
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     wipe_device(&w);
     drop_plan(&w);
     const kvp_open_info info = match(&w, ints(0), 12);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 8, host_tokens, 8, stop, KVP_STOP_FULL_HIT);
 }
 
 TEST(test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it)
 {
-    world w = tiers_world(7, 7);
+    scoped_world w = tiers_world(7, 7);
     kvp_open_info info;
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -219,28 +196,25 @@ TEST(test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it)
     drop_plan(&w);
     assert_moved(swap_in(&w, &seq, 1, 0), 1, 2, 1, 2); /* finds what the other brought */
     assert_int_equal(row_entry(&w, seq, 0), row_entry(&w, other, 0));
-    end_world(&w);
 }
 
 TEST(test_an_open_keeps_room_in_the_plan_for_its_own_copies)
 {
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(100), 8);
     assert_int_equal(stats_of(&w).kept_blocks, 2);
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    assert_int_equal(stats_of(&w).kept_blocks, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
-    end_world(&w);
+    assert_fields(stats_of(&w), kept_blocks, 2, unkept_blocks, 2);
 }
 
 TEST(test_another_namespace_gets_nothing_from_the_host)
 {
-    world w = kept_tail(3);
+    scoped_world w = kept_tail(3);
     kvp_ns other;
     kvp_open_info info;
     const kvp_prompt prompt = prompt_of(ints(0), 12);
@@ -249,24 +223,20 @@ TEST(test_another_namespace_gets_nothing_from_the_host)
     assert_int_equal(info.hit_tokens, 0);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 0); /* nor this one, after a flush */
-    end_world(&w);
 }
 
 /* What comes from the host is taken before what must make way for it is kept there. */
 TEST(test_sources_are_held_while_what_makes_way_is_kept)
 {
-    world w = tiers_world(2, 2);
+    scoped_world w = tiers_world(2, 2);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(100), 8); /* the first prompt is on the host now */
     drop_plan(&w);
     (void)open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.evicted_blocks, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
-    assert_int_equal(stats_of(&w).pending_copies, 2);
+    assert_fields(info, host_tokens, 8, evicted_blocks, 2);
+    assert_fields(stats_of(&w), unkept_blocks, 2, pending_copies, 2);
     assert_int_equal(match(&w, ints(100), 8).hit_tokens, 0);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------- smaller units */
@@ -274,30 +244,25 @@ TEST(test_sources_are_held_while_what_makes_way_is_kept)
 TEST(test_a_hit_inside_a_block_is_copied_from_the_host)
 {
     const kvp_config config = tiers_config(4, 2, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 6);
     wipe_device(&w); /* the queue was 3 4 5 6 7 2 1 */
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 7, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_tokens, 6);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.shared_blocks, 0);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.taken_blocks, 2);
+    assert_fields(info, hit_tokens, 6, host_tokens, 6, host_blocks, 1);
+    assert_fields(info, shared_blocks, 0, copied_tokens, 2, taken_blocks, 2);
     assert_row(&w, seq, 3, 4);
     assert_plan(&w, TO_DEVICE(0, 2, 3, 4), TO_DEVICE(0, 1, 4, 2));
     assert_int_equal(block_of(&w, 3).sealed_units, 2);
     assert_int_equal(block_of(&w, 4).sealed_units, 1); /* attached: no block of the device has it */
     assert_host_queue(&w, 0, 3, 4, 5, 6, 7, 1, 2);
-    end_world(&w);
 }
 
 TEST(test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing)
 {
     const kvp_config config = tiers_config(4, 2, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_prompt prompt = prompt_of(ints(0), 7);
     leave_cached(&w, ints(0), 6);
     wipe_device(&w);
@@ -305,25 +270,22 @@ TEST(test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing)
     leave_cached(&w, ints(100), 28); /* block 1 of the device is cached, too */
     assert_int_equal(host_block(&w, 1).sealed_tokens, 2);
     assert_admission(can_open(&w, &prompt), KVP_ADMIT_OK, 2, 7, 0);
-    end_world(&w);
 }
 
 TEST(test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there)
 {
     const kvp_config config = tiers_config(4, 2, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
     close_seq(&w, seq);
     drop_plan(&w);
     const kvp_seq again = open_seq(&w, ints(0), 7, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_tokens, 0);
+    assert_fields(info, hit_tokens, 6, host_tokens, 0);
     assert_row(&w, again, 1, 3);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 2));
     assert_int_equal(block_of(&w, 3).sealed_units, 0);
-    end_world(&w);
 }
 
 /* The device has a block with the first unit only; the host has both. The whole block comes back,
@@ -331,7 +293,7 @@ TEST(test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there)
 TEST(test_units_that_the_device_has_are_duplicates_in_what_comes_back)
 {
     const kvp_config config = tiers_config(4, 2, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     const kvp_seq seq = open_done(&w, ints(0), 4);
     swap_out(&w, &seq, 1);
@@ -344,15 +306,13 @@ TEST(test_units_that_the_device_has_are_duplicates_in_what_comes_back)
     assert_ok(kvp_seq_commit(w.cache, first, 3));
     assert_int_equal(block_of(&w, row_entry(&w, first, 0)).sealed_units, 1);
     const kvp_seq both = open_seq(&w, ints(0), 5, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.host_blocks, 1);
+    assert_fields(info, hit_tokens, 4, host_blocks, 1);
     assert_int_equal(info.host_tokens, 4); /* those that the plan copies */
     const int32_t block = row_entry(&w, both, 0);
     assert_int_equal(block_of(&w, block).sealed_units, 1);
     close_seq(&w, first);
     (void)evict_first(&w); /* the block with the first unit only */
     assert_int_equal(block_of(&w, block).sealed_units, 2);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- reading */

@@ -48,7 +48,7 @@ static void cache_prompt(world *w, const kvp_prompt *prompt)
 TEST(test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_it)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key cat = key_of(IMAGE, 6, 14, "cat");
     const kvp_prompt with_cat = keyed_prompt(20, &cat, 1);
     cache_prompt(&w, &with_cat);
@@ -70,13 +70,12 @@ TEST(test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_it)
     const kvp_key longest = key_of(IMAGE, 6, 17, "cat");
     const kvp_prompt one_more = keyed_prompt(20, &longest, 1);
     assert_int_equal(hit_of(&w, &one_more), 16);
-    end_world(&w);
 }
 
 TEST(test_offsets_say_which_part_of_an_image_a_unit_has)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t zeros[16] = {0}; /* all units have equal tokens */
     kvp_key image = key_of(IMAGE, 0, 8, "cat");
     kvp_prompt prompt = prompt_of(zeros, 16);
@@ -87,13 +86,12 @@ TEST(test_offsets_say_which_part_of_an_image_a_unit_has)
     assert_int_equal(hit_of(&w, &prompt), 0);
     image = key_of(IMAGE, 4, 8, "cat"); /* offset 0 too, but after another prefix */
     assert_int_equal(hit_of(&w, &prompt), 0);
-    end_world(&w);
 }
 
 TEST(test_tenants_share_the_prompt_before_their_adapters)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key a = key_of(ADAPTER, 8, 16, "a");
     const kvp_key b = key_of(ADAPTER, 8, 16, "b");
     const kvp_prompt of_a = keyed_prompt(16, &a, 1);
@@ -103,14 +101,13 @@ TEST(test_tenants_share_the_prompt_before_their_adapters)
     cache_prompt(&w, &of_b);
     assert_int_equal(hit_of(&w, &of_a), 16);
     assert_int_equal(hit_of(&w, &of_b), 16);
-    end_world(&w);
 }
 
 TEST(test_types_and_orders_of_two_keys_never_collide)
 {
     kvp_config config = keyed_config(4, 4);
     config.test_hash_bits = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key sets[][2] = {
         {key_of(IMAGE, 0, 4, "x"), key_of(ADAPTER, 0, 4, "x")},
         {key_of(ADAPTER, 0, 4, "x"), key_of(IMAGE, 0, 4, "x")},
@@ -128,13 +125,12 @@ TEST(test_types_and_orders_of_two_keys_never_collide)
             assert_int_equal(hit_of(&w, &prompt), 4);
         }
     }
-    end_world(&w);
 }
 
 TEST(test_keys_of_extend_and_fill_make_the_same_units)
 {
     const kvp_config config = keyed_config(4, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key image = key_of(IMAGE, 3, 7, "cat");
     const kvp_prompt prompt = keyed_prompt(12, &image, 1);
     cache_prompt(&w, &prompt);
@@ -157,13 +153,12 @@ TEST(test_keys_of_extend_and_fill_make_the_same_units)
         close_seq(&w, seq);
     }
     assert_int_equal(hit_of(&w, &prompt), 12);
-    end_world(&w);
 }
 
 TEST(test_truncate_inside_a_unit_keeps_the_keys_that_begin_before)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key keys[] = {key_of(IMAGE, 1, 2, "a"), key_of(IMAGE, 3, 4, "b")};
     const kvp_prompt both = keyed_prompt(4, keys, 2);
     const kvp_prompt first = keyed_prompt(4, keys, 1);
@@ -179,13 +174,12 @@ TEST(test_truncate_inside_a_unit_keeps_the_keys_that_begin_before)
     assert_ok(kvp_seq_commit(w.cache, child, 4));
     const kvp_prompt plain = prompt_of(ints(0), 4);
     assert_int_equal(hit_of(&w, &plain), 4); /* "a" begins at 1: not among the child's tokens */
-    end_world(&w);
 }
 
 TEST(test_more_keys_than_a_unit_may_have_are_refused)
 {
     const kvp_config config = keyed_config(4, 4); /* two */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq;
     const kvp_key keys[] = {key_of(IMAGE, 0, 9, "a"), key_of(IMAGE, 1, 5, "b"),
                             key_of(IMAGE, 5, 9, "c")};
@@ -208,13 +202,12 @@ TEST(test_more_keys_than_a_unit_may_have_are_refused)
     batch.keys = &late;
     batch.n_keys = 1;
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch)));
-    end_world(&w);
 }
 
 TEST(test_keys_that_are_not_well_formed_are_refused)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     static const char bytes[KVP_KEY_MAX_BYTES + 1] = "x";
     const kvp_key bad[][2] = {
         {{IMAGE, 4, 4, 1, bytes}, {IMAGE, 5, 6, 1, bytes}},                     /* empty */
@@ -238,13 +231,12 @@ TEST(test_keys_that_are_not_well_formed_are_refused)
     const kvp_prompt prompt = keyed_prompt(12, good, 2);
     cache_prompt(&w, &prompt);
     assert_int_equal(hit_of(&w, &prompt), 12);
-    end_world(&w);
 }
 
 TEST(test_keys_of_an_extend_lie_inside_its_tokens_and_belong_to_one_sequence)
 {
     const kvp_config config = keyed_config(4, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 4, NULL), open_seq(&w, ints(0), 4, NULL)};
     const uint32_t n[] = {4, 4};
     const kvp_key keys[] = {key_of(IMAGE, 3, 5, "x"), key_of(IMAGE, 7, 9, "x"),
@@ -264,7 +256,6 @@ TEST(test_keys_of_an_extend_lie_inside_its_tokens_and_belong_to_one_sequence)
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch)));
     batch.tokens = ints(4);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------- hashes made beforehand */
@@ -285,7 +276,7 @@ TEST(test_given_hashes_do_what_our_own_do)
 {
     for (uint32_t n_keys = 0; n_keys <= 1; n_keys++) {
         const kvp_config config = keyed_config(4, 4);
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         kvp_hash hashes[MAX_HASHES];
         const kvp_key key = key_of(IMAGE, 2, 11, "cat");
         kvp_prompt prompt = keyed_prompt(18, &key, n_keys);
@@ -298,13 +289,12 @@ TEST(test_given_hashes_do_what_our_own_do)
         assert_int_equal(hit_of(&w, &given), 16);
         const kvp_hash sealed = block_of(&w, 2).hash;
         assert_memory_equal(&sealed, &hashes[1], sizeof(sealed));
-        end_world(&w);
     }
 }
 
 TEST(test_a_wrong_first_or_last_hash_is_refused)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_prompt prompt = prompt_of(ints(0), 17);
     kvp_hash hashes[MAX_HASHES];
     kvp_open_info info;
@@ -323,12 +313,11 @@ TEST(test_a_wrong_first_or_last_hash_is_refused)
     assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL));
     prompt.n_tokens = 3; /* no full unit: nothing to verify */
     assert_ok(kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL));
-    end_world(&w);
 }
 
 TEST(test_a_wrong_hash_between_costs_hits_and_never_correctness)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     kvp_prompt prompt = prompt_of(ints(0), 20);
     const kvp_prompt plain = prompt;
     kvp_hash hashes[MAX_HASHES];
@@ -347,7 +336,6 @@ TEST(test_a_wrong_hash_between_costs_hits_and_never_correctness)
     kvp_prompt liar = prompt; /* the hash of one prompt with tokens of another */
     liar.tokens = other;
     assert_int_equal(hit_of(&w, &liar), 4);
-    end_world(&w);
 }
 
 /* As many as a configuration may allow, and no more. */
@@ -357,9 +345,8 @@ TEST(test_64_keys_of_a_unit_can_be_hashed_and_65_cannot)
     kvp_hash hashes[2] = {{{77}}, {{77}}};
     kvp_hash root;
     assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
-    for (uint32_t i = 0; i < 65; i++) {
+    for (uint32_t i = 0; i < 65; i++)
         keys[i] = (kvp_key){i, 4, 5, 0, NULL};
-    }
     kvp_hash_input input = {
         .unit_tokens = 4, .n_tokens = 8, .tokens = ints(0), .n_keys = 65, .keys = keys};
     assert_status(KVP_E_ARG, kvp_hash_units(&input, &root, hashes));
@@ -372,14 +359,13 @@ TEST(test_hashes_of_another_root_are_refused)
 {
     kvp_config config = config_of(4, 4, 15);
     config.hash_seed = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     kvp_hash hashes[MAX_HASHES];
     kvp_seq seq;
     hash_prompt(&prompt, 4, hashes); /* seed 0 */
     prompt.hashes = hashes;
     assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL));
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------- what must not be cached */
@@ -392,51 +378,45 @@ TEST(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private)
         kvp_config config = config_of(4, 4, 31);
         config.uncached_tokens = large ? many : few;
         config.n_uncached_tokens = large ? 10 : 1;
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         const kvp_seq seq = open_done(&w, ints(0), 16); /* 9 is in unit 2 */
         assert_int_equal(info_of(&w, seq).public_tokens, 8);
         assert_int_equal(stats_of(&w).private_units, 2);
         const kvp_released released = close_seq(&w, seq);
-        assert_int_equal(released.cached_blocks, 2);
-        assert_int_equal(released.freed_blocks, 2);
+        assert_fields(released, cached_blocks, 2, freed_blocks, 2);
         const kvp_open_info info = match(&w, ints(0), 16);
-        assert_int_equal(info.hit_tokens, 8);
-        assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+        assert_fields(info, hit_tokens, 8, stop, KVP_STOP_UNCACHED);
         const kvp_seq grown = open_seq(&w, ints(0), 8, NULL);
         assert_ok(kvp_seq_extend(w.cache, grown, ints(8), 8, 0));
         assert_int_equal(info_of(&w, grown).public_tokens, 8);
         int32_t back[16];
         assert_ok(kvp_seq_tokens(w.cache, grown, 0, 16, back)); /* kept, though private */
         assert_memory_equal(back, ints(0), sizeof(back));
-        end_world(&w);
     }
 }
 
 TEST(test_every_id_of_a_large_set_is_found)
 {
     int32_t set[33];
-    for (int32_t i = 0; i < 33; i++) {
+    for (int32_t i = 0; i < 33; i++)
         set[i] = 7 * ((i * 5) % 33); /* in no order */
-    }
     for (uint32_t n = 1; n <= 33; n += 8) {
         kvp_config config = config_of(1, 1, 3);
         config.uncached_tokens = set;
         config.n_uncached_tokens = n;
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         for (int32_t token = 0; token < 240; token++) {
             int in_set = 0;
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < n; i++)
                 in_set |= set[i] == token;
-            }
             assert_int_equal(match(&w, &token, 1).stop, in_set ? KVP_STOP_UNCACHED : KVP_STOP_MISS);
         }
-        end_world(&w);
     }
 }
 
 TEST(test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const kvp_range ranges[] = {{13, 14}, {6, 7}, {40, 41}};
     kvp_prompt prompt = prompt_of(ints(0), 16);
     prompt.uncached = ranges;
@@ -448,17 +428,15 @@ TEST(test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on)
     prompt.n_uncached = 1;
     kvp_open_info info;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info)); /* not matched either */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+    assert_fields(info, hit_tokens, 12, stop, KVP_STOP_UNCACHED);
     const kvp_range empty = {5, 5};
     prompt.uncached = &empty;
     assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    end_world(&w);
 }
 
 TEST(test_a_range_ahead_of_the_tokens_holds_when_they_are_reached)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const kvp_range ahead = {9, 10};
     kvp_prompt prompt = prompt_of(ints(0), 6);
     prompt.uncached = &ahead;
@@ -480,12 +458,11 @@ TEST(test_a_range_ahead_of_the_tokens_holds_when_they_are_reached)
     const kvp_seq child = fork_seq(&w, by_call, 6);          /* inherits it */
     assert_ok(kvp_seq_extend(w.cache, child, ints(6), 10, 0));
     assert_int_equal(info_of(&w, child).public_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_what_is_public_already_cannot_be_uncached)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     assert_unchanged(&w,
                      assert_status(KVP_E_STATE, kvp_seq_uncache(w.cache, seq, (kvp_range){7, 20})));
@@ -493,7 +470,6 @@ TEST(test_what_is_public_already_cannot_be_uncached)
     assert_status(KVP_E_ARG, kvp_seq_uncache(w.cache, seq, (kvp_range){9, 9}));
     assert_status(KVP_E_ARG, kvp_seq_uncache(w.cache, seq, (kvp_range){9, 8}));
     assert_ok(kvp_seq_uncache(w.cache, seq, (kvp_range){8, 9}));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

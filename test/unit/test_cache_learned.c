@@ -33,7 +33,7 @@ static world learned_world(uint32_t usable)
 
 TEST(test_only_closes_of_requests_count)
 {
-    world w = learned_world(16);
+    scoped_world w = learned_world(16);
     const kvp_seq a = open_done(&w, ints(0), 10); /* two full blocks, and a part of one */
     const kvp_seq fork = fork_seq(&w, a, 10);
     close_seq(&w, fork);
@@ -49,10 +49,7 @@ TEST(test_only_closes_of_requests_count)
     close_seq(&w, c);
     assert_int_equal(stats_of(&w).references, 2);
     leave_cached(&w, ints(0), 10);
-    assert_int_equal(stats_of(&w).references, 4);
-    assert_int_equal(stats_of(&w).learned_hits, 2);
-    assert_int_equal(stats_of(&w).lru_hits, 2);
-    end_world(&w);
+    assert_fields(stats_of(&w), references, 4, learned_hits, 2, lru_hits, 2);
 }
 
 /* A long row is released in pieces: its blocks go from its end to its beginning, as in one. */
@@ -61,7 +58,7 @@ TEST(test_a_long_row_goes_from_its_end)
     enum { N = 300 };
     kvp_config config = learned_config(N + 20);
     config.max_seq_tokens = 4 * N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 4 * N);
     const int32_t *row;
     int32_t blocks[N];
@@ -74,15 +71,13 @@ TEST(test_a_long_row_goes_from_its_end)
     assert_ok(kvp_cache_reclaim(w.cache, N + 20, &n));
     assert_int_equal(n, N);
     assert_int_equal(evicted_of(&w, &evicted), N);
-    for (int32_t i = 0; i < N; i++) {
+    for (int32_t i = 0; i < N; i++)
         assert_int_equal(evicted[i].block, blocks[N - 1 - i]);
-    }
-    end_world(&w);
 }
 
 TEST(test_a_reset_forgets_all_but_the_counters)
 {
-    world w = learned_world(16);
+    scoped_world w = learned_world(16);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(0), 8);
     assert_int_equal(stats_of(&w).lru_hits, 2);
@@ -91,7 +86,6 @@ TEST(test_a_reset_forgets_all_but_the_counters)
     leave_cached(&w, ints(0), 8);
     assert_int_equal(stats_of(&w).references, 6);
     assert_int_equal(kvpi_leaves_policy(&w.cache->pool.leaves)->references, 2);
-    end_world(&w);
 }
 
 /* A sequence that is swapped out when it is closed: its device blocks were left before. */
@@ -99,31 +93,27 @@ TEST(test_a_close_on_the_host_is_no_use)
 {
     kvp_config config = learned_config(8);
     config.host_blocks = 9;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     kvp_swapped swapped;
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, &swapped));
     close_seq(&w, seq);
     assert_int_equal(stats_of(&w).references, 0);
-    end_world(&w);
 }
 
 /* Of six blocks a running request holds four that it did not hit: LRU would have two for others. */
 TEST(test_lru_has_no_room_for_what_is_held)
 {
     for (int held = 0; held <= 1; held++) {
-        world w = learned_world(6);
+        scoped_world w = learned_world(6);
         const kvp_seq running = held ? open_done(&w, ints(500), 16) : (kvp_seq){0};
         leave_cached(&w, ints(0), 4);
         leave_cached(&w, ints(100), 4);
         leave_cached(&w, ints(200), 4);
         leave_cached(&w, ints(0), 4);
-        assert_int_equal(stats_of(&w).learned_hits, held ? 0 : 1);
-        assert_int_equal(stats_of(&w).lru_hits, held ? 0 : 1);
-        if (held) {
+        assert_fields(stats_of(&w), learned_hits, held ? 0 : 1, lru_hits, held ? 0 : 1);
+        if (held)
             close_seq(&w, running);
-        }
-        end_world(&w);
     }
 }
 
@@ -131,14 +121,13 @@ TEST(test_lru_has_no_room_for_what_is_held)
 TEST(test_what_is_behind_the_prompt_is_output)
 {
     for (uint32_t told = 0; told <= 1; told++) {
-        world w = learned_world(16);
+        scoped_world w = learned_world(16);
         const struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
         for (uint32_t i = 0; i < 2; i++) {
             const kvp_seq seq = open_done(&w, ints(0), 40);
             const int32_t first = row_entry(&w, seq, 0);
-            if (told) {
+            if (told)
                 assert_ok(kvp_seq_prompt_end(w.cache, seq, 8));
-            }
             assert_int_equal(info_of(&w, seq).prompt_tokens, told ? 8 : 40);
             close_seq(&w, seq);
             assert_int_equal(kvpi_order_block(policy->order, (uint32_t)first)->class_,
@@ -146,13 +135,12 @@ TEST(test_what_is_behind_the_prompt_is_output)
         }
         assert_int_equal(stats_of(&w).learned_hits, told ? 2 : 10); /* of the prompt */
         assert_int_equal(stats_of(&w).lru_hits, told ? 2 : 10);
-        end_world(&w);
     }
 }
 
 TEST(test_where_a_prompt_cannot_end)
 {
-    world w = learned_world(16);
+    scoped_world w = learned_world(16);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_status(KVP_E_ARG, kvp_seq_prompt_end(NULL, seq, 1));
     assert_status(KVP_E_HANDLE, kvp_seq_prompt_end(w.cache, (kvp_seq){0}, 1));
@@ -165,7 +153,6 @@ TEST(test_where_a_prompt_cannot_end)
     assert_int_equal(info_of(&w, seq).prompt_tokens, 5);
     assert_ok(kvp_cache_check(w.cache, 3, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------- what can be read */
@@ -180,18 +167,15 @@ static kvp_policy_info learned_info(const world *w)
 /* Content of 4 blocks comes back at one age, and no other: it is in the table, in its class. */
 TEST(test_what_was_learned_can_be_read)
 {
-    world w = learned_world(64); /* C: a bin of 32 references is C/2 */
+    scoped_world w = learned_world(64); /* C: a bin of 32 references is C/2 */
     kvp_policy_class table;
     for (uint32_t i = 0; i < 40; i++) {
         leave_cached(&w, ints(0), 16); /* 4 blocks, each a group; used again after 32 references */
-        for (uint32_t other = 0; other < 7; other++) {
+        for (uint32_t other = 0; other < 7; other++)
             leave_cached(&w, ints(1000 + 4 * (int32_t)(7 * i + other)), 16);
-        }
     }
     assert_ok(kvp_policy_class_get(w.cache, 48, &table));
-    assert_int_equal(table.least_uses, 5);
-    assert_int_equal(table.least_output, 0);
-    assert_int_equal(table.least_new, 0);
+    assert_fields(table, least_uses, 5, least_output, 0, least_new, 0);
     const uint32_t at = 7; /* 16 of 32nds of C */
     assert_int_equal(table.ages[at], 16);
     assert_int_equal(table.ages[at + 1], 24);
@@ -204,39 +188,29 @@ TEST(test_what_was_learned_can_be_read)
     assert_true(table.best_density[0] >= table.density[at]);
     assert_true(table.density[at] > 2 * KVP_POLICY_DENSITY); /* within C/4, nearly always */
     assert_ok(kvp_policy_class_get(w.cache, 16 + 9, &table));
-    assert_int_equal(table.least_uses, 2);
-    assert_int_equal(table.least_output, 256);
-    assert_int_equal(table.least_new, 513);
+    assert_fields(table, least_uses, 2, least_output, 256, least_new, 513);
     assert_int_equal(table.seen[0], 0); /* never */
     assert_true(table.density[0] > 0);  /* as others are */
-    end_world(&w);
 }
 
 TEST(test_why_it_is_lru)
 {
-    world w = learned_world(64);
-    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
-    assert_int_equal(learned_info(&w).entry_blocks, 1);
-    for (int32_t i = 0; i < 64; i++) {
+    scoped_world w = learned_world(64);
+    assert_fields(learned_info(&w), fallback, KVP_FALLBACK_COLD, entry_blocks, 1);
+    for (int32_t i = 0; i < 64; i++)
         leave_cached(&w, ints(0), 16);
-    }
     kvp_policy_info info = learned_info(&w); /* all comes back from LRU, which is looked at now */
-    assert_int_equal(info.references, 256);
-    assert_int_equal(info.cold_references, 128);
-    assert_int_equal(info.fallback, KVP_FALLBACK_GATE);
-    assert_int_equal(info.gate_references, 0);
-    assert_int_equal(info.returned, 63 * 4);
-    assert_int_equal(info.returned_late, 0);
+    assert_fields(info, references, 256, cold_references, 128, fallback, KVP_FALLBACK_GATE);
+    assert_fields(info, gate_references, 0, returned, 63 * 4, returned_late, 0);
     assert_int_equal(info.credit, 63 * 4); /* half a percent each */
-    assert_int_equal(info.credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT);
-    assert_int_equal(info.credit_limit, (16 + (1 << 18)) * KVP_POLICY_CREDIT);
+    assert_fields(info, credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT, credit_limit,
+                  (16 + (1 << 18)) * KVP_POLICY_CREDIT);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(learned_info(&w).gate_references, 4);
     kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 1; /* the guard comes first */
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_GUARD);
     leave_cached(&w, ints(0), 16);
-    assert_int_equal(learned_info(&w).guard_references, 4);
-    assert_int_equal(learned_info(&w).gate_references, 4);
+    assert_fields(learned_info(&w), guard_references, 4, gate_references, 4);
     kvpi_leaves_policy(&w.cache->pool.leaves)->gated = 0;
     kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 0;
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_NONE);
@@ -245,10 +219,7 @@ TEST(test_why_it_is_lru)
     assert_int_equal(info.cold_references + info.guard_references + info.gate_references,
                      stats_of(&w).fallback_references);
     assert_ok(kvp_cache_reset(w.cache)); /* counters keep their values */
-    assert_int_equal(learned_info(&w).gate_references, 4);
-    assert_int_equal(learned_info(&w).references, 0);
-    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
-    end_world(&w);
+    assert_fields(learned_info(&w), gate_references, 4, references, 0, fallback, KVP_FALLBACK_COLD);
 }
 
 TEST(test_reads_that_are_refused)
@@ -275,7 +246,7 @@ TEST(test_reads_that_are_refused)
  * first in the queue, and is no leaf. */
 TEST(test_what_is_continued_stays)
 {
-    world w = learned_world(4);
+    scoped_world w = learned_world(4);
     const kvp_seq a = open_done(&w, ints(0), 12); /* blocks 1, 2, 3 */
     assert_ok(kvp_seq_window(w.cache, a, 0, (kvp_window){0, 4}, NULL));
     assert_int_equal(stats_of(&w).cached_blocks, 2);
@@ -286,13 +257,12 @@ TEST(test_what_is_continued_stays)
     assert_int_equal(evicted[0].block, 3);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 /* The class that goes first has only blocks that others continue: its oldest goes all the same. */
 TEST(test_a_take_never_fails_for_lack_of_leaves)
 {
-    world w = learned_world(3);
+    scoped_world w = learned_world(3);
     const kvp_seq a = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_retain(w.cache, a, (kvp_range){8, 12}, 3));
     close_seq(&w, a);
@@ -303,13 +273,12 @@ TEST(test_a_take_never_fails_for_lack_of_leaves)
     assert_int_equal(evicted[1].block, 1); /* a leaf by then: nothing of its group is left */
     assert_int_equal(evicted[2].block, 3);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 /* A refused open holds and lets go: nothing may show of it, though the ends of classes change. */
 TEST(test_a_refused_open_leaves_no_trace)
 {
-    world w = learned_world(6);
+    scoped_world w = learned_world(6);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(100), 8);
     const kvp_seq held = open_done(&w, ints(200), 8);
@@ -318,7 +287,6 @@ TEST(test_a_refused_open_leaves_no_trace)
     assert_unchanged(
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     close_seq(&w, held);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- victims */
@@ -358,7 +326,7 @@ TEST(test_a_scan_that_does_not_fit)
 TEST(test_a_snapshot_brings_blocks_in_their_order)
 {
     const kvp_config config = learned_config(6);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(100), 12);
     kvp_snapshot_options options = snap_options();
@@ -379,13 +347,11 @@ TEST(test_a_snapshot_brings_blocks_in_their_order)
     assert_ok(kvp_cache_evicted(cache, &evicted, &n));
     const int32_t expected[] = {2, 1, 5, 4, 3}; /* the older request's first; tails first */
     assert_int_equal(n, 5);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         assert_int_equal(evicted[i].block, expected[i]);
-    }
     assert_sound(cache);
     kvp_cache_destroy(cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 static int read_world(void *context, uint64_t offset, void *out_bytes, size_t n_bytes)
@@ -398,7 +364,7 @@ static int read_world(void *context, uint64_t offset, void *out_bytes, size_t n_
 /* Another process sees it whole, and sees damage. */
 TEST(test_it_can_be_inspected)
 {
-    world w = learned_world(8);
+    scoped_world w = learned_world(8);
     leave_cached(&w, ints(0), 12);
     const kvp_arena_source source = {&w, w.arena_bytes, read_world};
     kvp_arena_options options;
@@ -414,7 +380,6 @@ TEST(test_it_can_be_inspected)
     assert_int_equal(report.state, KVP_ARENA_DAMAGED);
     assert_string_equal(report.violation.invariant, "O2");
     policy->order[0].n_queued--;
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ the audit */
@@ -432,7 +397,7 @@ TEST(test_it_can_be_inspected)
 
 TEST(test_the_audit_sees_what_is_wrong)
 {
-    world w = learned_world(8);
+    scoped_world w = learned_world(8);
     leave_cached(&w, ints(0), 12); /* blocks 1, 2, 3 */
     const kvp_seq held = open_done(&w, ints(100), 8);
     const struct kvpi_leaves *leaves = &w.cache->pool.leaves;
@@ -459,13 +424,12 @@ TEST(test_the_audit_sees_what_is_wrong)
     assert_string_equal(found.invariant, "V3");
     w.cache->learning.hits--;
     close_seq(&w, held);
-    end_world(&w);
 }
 
 /* Foreign bytes: the sizes by which everything else would be found. */
 TEST(test_foreign_sizes_are_not_believed)
 {
-    world w = learned_world(8);
+    scoped_world w = learned_world(8);
     leave_cached(&w, ints(0), 12);
     struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
     kvp_violation found;
@@ -489,7 +453,6 @@ TEST(test_foreign_sizes_are_not_believed)
         *offsets[i] -= 64;
     }
     assert_ok(kvp_cache_recover(w.cache, &found));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

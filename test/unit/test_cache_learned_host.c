@@ -92,7 +92,7 @@ TEST(test_new_habits_cost_hits)
 TEST(test_a_host_block_is_as_old_as_its_content)
 {
     const kvp_config config = host_config(2, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     const struct kvpi_leaves *host = &w.cache->host.leaves;
     const struct kvpi_order_block *device = kvpi_leaves_known(&w.cache->pool.leaves, 1);
@@ -100,18 +100,14 @@ TEST(test_a_host_block_is_as_old_as_its_content)
     leave_cached(&w, ints(100), 4);
     leave_cached(&w, ints(200), 4); /* evicts the first */
     const struct kvpi_order_block *known = kvpi_leaves_known(host, 1);
-    assert_int_equal(known->stamp, 1);
-    assert_int_equal(known->count, 1);
-    assert_int_equal(known->queued, KVPI_POLICY_OTHERS + 1);
+    assert_fields(*known, stamp, 1, count, 1, queued, KVPI_POLICY_OTHERS + 1);
     const uint64_t number = known->number;
     leave_cached(&w, ints(0), 4); /* hit there: it is as old as before, but left later */
     assert_int_equal(known->stamp, 1);
     assert_true(known->number > number);
     const int32_t block = 1;
     assert_ok(kvp_cache_drop(w.cache, KVP_HOST, &block, 1, NULL));
-    assert_int_equal(known->count, 0);
-    assert_int_equal(known->mark, 0);
-    end_world(&w);
+    assert_fields(*known, count, 0, mark, 0);
 }
 
 /* The prefix of what the host has goes there, whatever it is worth. */

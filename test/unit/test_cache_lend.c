@@ -31,31 +31,26 @@ static void run_plan(world *w)
 
 TEST(test_a_load_is_found_when_it_is_done_and_not_before)
 {
-    world w = lend_world(4, 7);
+    scoped_world w = lend_world(4, 7);
     kvp_load load;
     kvp_loaded loaded;
     int32_t blocks[3];
     assert_ok(begin_load(&w, 0, 12, (kvp_range){0, 3}, &load, blocks));
-    assert_int_equal(load.number, 1);
-    assert_int_equal(load.after, 0);
-    assert_int_equal(load.n_blocks, 3);
+    assert_fields(load, number, 1, after, 0, n_blocks, 3);
     assert_int_equal(blocks[0], 1);
     assert_int_equal(blocks[2], 3);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 0);
     assert_int_equal(match(&w, ints(0), 12).stop, KVP_STOP_NO_KV);
     const kvp_stats during = stats_of(&w);
-    assert_int_equal(during.host_loading_blocks, 3);
-    assert_int_equal(during.host_held_blocks, 0);
+    assert_fields(during, host_loading_blocks, 3, host_held_blocks, 0);
     assert_int_equal(during.host_free_blocks + during.host_cached_blocks, 4);
     assert_int_equal(during.host_lent_blocks, 3);
     assert_ok(kvp_load_done(w.cache, 1, (const uint8_t[]){1, 1, 0}, 3, &loaded));
-    assert_int_equal(loaded.cached, 2);
-    assert_int_equal(loaded.failed, 1);
+    assert_fields(loaded, cached, 2, failed, 1);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
     assert_int_equal(match(&w, ints(0), 12).host_blocks, 2);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 7, 2, 1); /* tails go before their prefixes */
     assert_status(KVP_E_ARG, kvp_load_done(w.cache, 1, (const uint8_t[]){1, 1, 1}, 3, NULL));
-    end_world(&w);
 }
 
 /* A router sees what a load brings as it sees what a commit brings, and on the host tier. */
@@ -64,7 +59,7 @@ TEST(test_a_load_is_told_when_it_is_done)
     kvp_config config = tiers_config(4, 4, 4, 7);
     config.max_loads = 2;
     config.max_events = 16;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event told[8];
     int32_t tokens[8 * 4];
     uint32_t n;
@@ -77,10 +72,8 @@ TEST(test_a_load_is_told_when_it_is_done)
     assert_ok(kvp_events_read(w.cache, 1, told, 8, tokens, &n));
     assert_int_equal(n, 2);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(told[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(told[i].tier, KVP_HOST);
-        assert_int_equal(told[i].position, 4 * i);
-        assert_int_equal(told[i].n_tokens, 4);
+        assert_fields(told[i], kind, KVP_EVENT_STORED, tier, KVP_HOST, position, 4 * i, n_tokens,
+                      4);
         assert_memory_equal(tokens + 4 * i, ints((int32_t)(4 * i)), 4 * sizeof *tokens);
     }
     assert_memory_equal(&told[0].parent, &told[0].root, sizeof told[0].root);
@@ -92,15 +85,13 @@ TEST(test_a_load_is_told_when_it_is_done)
     assert_ok(kvp_load_cancel(w.cache, load.number)); /* and nothing is told of this one */
     assert_ok(kvp_events_read(w.cache, 3, told, 8, tokens, &n));
     assert_int_equal(n, 1);
-    assert_int_equal(told[0].kind, KVP_EVENT_STORED);
-    assert_int_equal(told[0].tier, KVP_DEVICE);
+    assert_fields(told[0], kind, KVP_EVENT_STORED, tier, KVP_DEVICE);
     assert_memory_equal(&told[0].hash, &first, sizeof first);
-    end_world(&w);
 }
 
 TEST(test_what_is_there_or_comes_is_not_loaded_twice)
 {
-    world w = lend_world(4, 12);
+    scoped_world w = lend_world(4, 12);
     kvp_load load;
     kvp_loaded loaded;
     int32_t blocks[3];
@@ -110,10 +101,7 @@ TEST(test_what_is_there_or_comes_is_not_loaded_twice)
     assert_int_equal(blocks[0], 0);
     assert_true(blocks[1] != 0);
     assert_ok(begin_load(&w, 0, 12, (kvp_range){0, 3}, &load, blocks));
-    assert_int_equal(load.number, 2);
-    assert_int_equal(load.n_found, 1);
-    assert_int_equal(load.n_elsewhere, 1);
-    assert_int_equal(load.n_blocks, 1);
+    assert_fields(load, number, 2, n_found, 1, n_elsewhere, 1, n_blocks, 1);
     leave_cached(&w, ints(0), 8); /* somebody computes what the first one brings */
     assert_ok(kvp_load_done(w.cache, 1, (const uint8_t[]){1}, 1, &loaded));
     assert_int_equal(loaded.dropped, 1);
@@ -123,7 +111,6 @@ TEST(test_what_is_there_or_comes_is_not_loaded_twice)
     assert_int_equal(load.number, 0); /* all is there: nothing was begun */
     assert_int_equal(load.n_found, 3);
     assert_int_equal(stats_of(&w).open_loads, 0);
-    end_world(&w);
 }
 
 TEST(test_a_load_waits_for_copies_that_use_its_blocks)
@@ -133,7 +120,7 @@ TEST(test_a_load_waits_for_copies_that_use_its_blocks)
     kvp_open_info info;
     kvp_config config = tiers_config(4, 4, 3, 1);
     config.max_loads = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     wipe_device(&w);
     run_plan(&w);
@@ -152,12 +139,11 @@ TEST(test_a_load_waits_for_copies_that_use_its_blocks)
     assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1}, 1, NULL));
     assert_int_equal(match(&w, ints(100), 4).hit_tokens, 4);
     close_seq(&w, back);
-    end_world(&w);
 }
 
 TEST(test_what_was_flushed_meanwhile_is_dropped)
 {
-    world w = lend_world(4, 7);
+    scoped_world w = lend_world(4, 7);
     kvp_load load;
     kvp_loaded loaded;
     int32_t blocks[2];
@@ -171,12 +157,11 @@ TEST(test_what_was_flushed_meanwhile_is_dropped)
     assert_ok(kvp_cache_reset(w.cache));
     assert_status(KVP_E_ARG, kvp_load_done(w.cache, 2, (const uint8_t[]){1, 1}, 2, NULL));
     assert_int_equal(stats_of(&w).host_loading_blocks, 0);
-    end_world(&w);
 }
 
 TEST(test_loads_that_are_refused_change_nothing)
 {
-    world w = lend_world(8, 7); /* 3 may be lent */
+    scoped_world w = lend_world(8, 7); /* 3 may be lent */
     kvp_prompt prompt = prompt_of(ints(0), 16);
     int32_t blocks[4] = {7, 7, 7, 7};
     kvp_load load = {.struct_size = sizeof(load), .entries = {0, 4}, .blocks = blocks};
@@ -214,12 +199,11 @@ TEST(test_loads_that_are_refused_change_nothing)
         &w, assert_status(KVP_E_ARG, kvp_load_done(w.cache, 1, (const uint8_t[]){2}, 1, NULL)));
     assert_unchanged(
         &w, assert_status(KVP_E_ARG, kvp_load_done(w.cache, 1, (const uint8_t[]){1, 1}, 2, NULL)));
-    end_world(&w);
 }
 
 TEST(test_a_swap_finds_what_a_load_must_spare)
 {
-    world w = lend_world(8, 7);
+    scoped_world w = lend_world(8, 7);
     kvp_load load;
     int32_t blocks[3];
     const kvp_seq a = open_done(&w, ints(0), 16);
@@ -231,14 +215,13 @@ TEST(test_a_swap_finds_what_a_load_must_spare)
     assert_ok(kvp_load_begin(w.cache, w.ns, &prompt, &load));
     assert_moved(swap_out(&w, &a, 1), 4, 0, 0, 4);
     assert_ok(kvp_load_cancel(w.cache, 1));
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------- lent, and mirrored */
 
 TEST(test_lent_blocks_stay)
 {
-    world w = lend_world(8, 3); /* 1 may be lent */
+    scoped_world w = lend_world(8, 3); /* 1 may be lent */
     int32_t host[2];
     kvp_mirrored mirrored;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -264,13 +247,12 @@ TEST(test_lent_blocks_stay)
     assert_host_queue(&w, 0, 3, 2, 1);
     assert_moved(swap_out(&w, &other, 1), 3, 0, 0, 3);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* What is computed while a store reads it is saved as all that is cached is. */
 TEST(test_a_snapshot_of_what_is_computed_and_loaded)
 {
-    world w = lend_world(8, 7);
+    scoped_world w = lend_world(8, 7);
     int32_t blocks[2];
     kvp_load load;
     kvp_snapshot_report report;
@@ -286,18 +268,16 @@ TEST(test_a_snapshot_of_what_is_computed_and_loaded)
     assert_ok(snap_load(&s, r.cache, &report));
     assert_report(&report);
     assert_sound(r.cache);
-    assert_int_equal(report.blocks, 4);
-    assert_int_equal(report.saved_blocks, 4);
+    assert_fields(report, blocks, 4, saved_blocks, 4);
     assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1}, 2, NULL));
     kvp_cache_destroy(r.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* A block that a store reads is saved as others are; one that it fills has no content yet. */
 TEST(test_a_snapshot_of_what_is_lent)
 {
-    world w = lend_world(8, 7);
+    scoped_world w = lend_world(8, 7);
     int32_t host[2], blocks[2];
     kvp_load load;
     kvp_snapshot_report report;
@@ -314,8 +294,7 @@ TEST(test_a_snapshot_of_what_is_lent)
     assert_ok(snap_load(&s, r.cache, &report));
     assert_report(&report);
     assert_sound(r.cache);
-    assert_int_equal(report.blocks, 4);
-    assert_int_equal(report.units, 4);
+    assert_fields(report, blocks, 4, units, 4);
     assert_ok(kvp_ns_open(r.cache, "", 0, &r.ns));
     assert_int_equal(match(&r, ints(0), 8).hit_tokens, 8);
     assert_int_equal(match(&r, ints(100), 8).hit_tokens, 0);
@@ -326,14 +305,13 @@ TEST(test_a_snapshot_of_what_is_lent)
     assert_int_equal(match(&w, ints(100), 8).hit_tokens, 8);
     kvp_cache_destroy(r.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_a_mirror_keeps_both_when_its_step_is_done)
 {
     kvp_config config = steps_config(4, 4, 8, 4);
     config.max_loads = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t host[3];
     kvp_mirrored mirrored;
     kvp_block_origin origin;
@@ -345,8 +323,7 @@ TEST(test_a_mirror_keeps_both_when_its_step_is_done)
     assert_status(KVP_E_STATE, kvp_cache_lend(w.cache, host, 1)); /* nothing is known of it */
     assert_ok(kvp_step_done(w.cache, 1, NULL));
     assert_ok(kvp_block_origin_get(w.cache, KVP_HOST, host[0], &origin));
-    assert_int_equal(origin.after, 1);
-    assert_int_equal(origin.written, 1);
+    assert_fields(origin, after, 1, written, 1);
     assert_ok(kvp_cache_lend(w.cache, host, 1));
     assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, &mirrored));
     assert_int_equal(mirrored.found, 1);
@@ -357,12 +334,11 @@ TEST(test_a_mirror_keeps_both_when_its_step_is_done)
     assert_status(KVP_E_STATE, kvp_plan_done(w.cache, 0));
     assert_status(KVP_E_ARG, kvp_cache_mirror(w.cache, (const int32_t[]){9}, 1, 0, host, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_an_invalidation_shows_in_the_generation)
 {
-    world w = lend_world(4, 4);
+    scoped_world w = lend_world(4, 4);
     int32_t host[1];
     kvp_block_origin before, after;
     const kvp_seq seq = open_done(&w, ints(0), 4);
@@ -377,7 +353,6 @@ TEST(test_an_invalidation_shows_in_the_generation)
     assert_int_equal(host_block(&w, host[0]).state, KVP_BLOCK_HELD);
     assert_ok(kvp_cache_give_back(w.cache, host, 1));
     assert_int_equal(host_block(&w, host[0]).state, KVP_BLOCK_FREE);
-    end_world(&w);
 }
 
 /* A block of a namespace that was closed counts for nobody, also when it is put back. */
@@ -388,7 +363,7 @@ TEST(test_a_refusal_puts_back_what_nobody_owns)
     config.quotas = 1;
     config.lent_blocks = 1;
     config.max_namespaces = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_ns other;
     kvp_seq seq;
     int32_t host[2];
@@ -403,14 +378,13 @@ TEST(test_a_refusal_puts_back_what_nobody_owns)
     assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_cache_lend(w.cache, host, 2)));
     assert_ok(kvp_cache_lend(w.cache, host, 1));
     assert_ok(kvp_cache_give_back(w.cache, host, 1));
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------- the cold end, and what it is */
 
 TEST(test_the_cold_end_in_pieces_and_whole)
 {
-    world w = lend_world(8, 4);
+    scoped_world w = lend_world(8, 4);
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[8];
     uint32_t n;
@@ -429,11 +403,8 @@ TEST(test_the_cold_end_in_pieces_and_whole)
     cursor = (kvp_cold_cursor){0};
     for (uint32_t i = 0; i < 4; i++) {
         kvp_cold one;
-        assert_int_equal(cold[i].block, order[i]);
-        assert_int_equal(cold[i].retention, i < 2 ? 0 : 2);
-        assert_int_equal(cold[i].n_tokens, i % 2 == 0 ? 8 : 4);
-        assert_int_equal(cold[i].findable, 1);
-        assert_int_equal(cold[i].elsewhere, 0);
+        assert_fields(cold[i], block, order[i], retention, i < 2 ? 0 : 2, n_tokens,
+                      i % 2 == 0 ? 8 : 4, findable, 1, elsewhere, 0);
         assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, &one, 1, &n));
         assert_memory_equal(&one, &cold[i], sizeof(one));
     }
@@ -451,7 +422,6 @@ TEST(test_the_cold_end_in_pieces_and_whole)
     assert_int_equal(n, 2);
     assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, 2, &cursor, cold, 8, &n));
     close_seq(&w, hit);
-    end_world(&w);
 }
 
 TEST(test_an_origin_gives_the_prompt_back)
@@ -459,7 +429,7 @@ TEST(test_an_origin_gives_the_prompt_back)
     kvp_config config = tiers_config(4, 2, 8, 4);
     config.max_unit_keys = 3;
     config.max_loads = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key keys[] = {{1, 1, 5, 3, "abc"}, {2, 1, 2, 0, NULL}, {1, 6, 7, 1, "x"}};
     kvp_prompt prompt = prompt_of(ints(0), 8);
     kvp_block_origin origin;
@@ -473,9 +443,7 @@ TEST(test_an_origin_gives_the_prompt_back)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 2, &origin));
     assert_true(origin.ns.bits == w.ns.bits);
-    assert_int_equal(origin.first, 4);
-    assert_int_equal(origin.n_tokens, 8);
-    assert_int_equal(origin.n_keys, 3);
+    assert_fields(origin, first, 4, n_tokens, 8, n_keys, 3);
     assert_status(KVP_E_TOO_SMALL, kvp_block_prefix(w.cache, KVP_DEVICE, 2, tokens, 7, &n_tokens));
     assert_status(KVP_E_TOO_SMALL, kvp_block_keys(w.cache, KVP_DEVICE, 2, got, 2, &n_keys));
     assert_ok(kvp_block_prefix(w.cache, KVP_DEVICE, 2, tokens, 8, &n_tokens));
@@ -495,11 +463,9 @@ TEST(test_an_origin_gives_the_prompt_back)
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 2, &origin));
     assert_int_equal(origin.ns.bits, 0);
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 8, &origin)); /* nothing in it */
-    assert_int_equal(origin.n_tokens, 0);
-    assert_int_equal(origin.written, 0);
+    assert_fields(origin, n_tokens, 0, written, 0);
     assert_status(KVP_E_ARG, kvp_block_origin_get(w.cache, KVP_DEVICE, 9, &origin));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------- configurations */

@@ -26,7 +26,7 @@ static world full_world(kvp_seq *out_seq)
 TEST(test_reads_refuse_what_is_missing)
 {
     kvp_seq seq;
-    world w = full_world(&seq);
+    scoped_world w = full_world(&seq);
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[4];
     kvp_block_origin origin;
@@ -63,13 +63,12 @@ TEST(test_reads_refuse_what_is_missing)
     assert_int_equal(n, 77);
     assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_calls_refuse_what_is_missing)
 {
     kvp_seq seq;
-    world w = full_world(&seq);
+    scoped_world w = full_world(&seq);
     const kvp_prompt prompt = prompt_of(ints(100), 8);
     const uint8_t whole[] = {1, 1};
     const int32_t one[] = {1};
@@ -97,7 +96,6 @@ TEST(test_calls_refuse_what_is_missing)
     assert_ok(kvp_cache_give_back(w.cache, NULL, 0));
     assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_capacity_0_asks_for_numbers)
@@ -131,7 +129,7 @@ TEST(test_keys_that_are_nearly_the_same)
 {
     kvp_config config = tiers_config(4, 2, 8, 4);
     config.max_unit_keys = 5;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key keys[] = {{1, 1, 7, 2, "ab"},
                             {1, 1, 3, 2, "ac"},
                             {1, 1, 5, 1, "a"},
@@ -155,18 +153,16 @@ TEST(test_keys_that_are_nearly_the_same)
                 (got[i].n_bytes > 0 && memcmp(keys[k].bytes, got[i].bytes, got[i].n_bytes) != 0)))
             k++;
         assert_true(k < 5);
-        assert_int_equal(got[i].begin, 1);
-        assert_int_equal(got[i].end, ends[k]);
+        assert_fields(got[i], begin, 1, end, ends[k]);
     }
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_a_block_is_lent_so_often_and_not_more_often)
 {
     enum { OFTEN = 1 << 20 };
     kvp_seq seq;
-    world w = full_world(&seq);
+    scoped_world w = full_world(&seq);
     int32_t *blocks = malloc((OFTEN + 1) * sizeof(*blocks));
     assert_non_null(blocks);
     for (uint32_t i = 0; i <= OFTEN; i++)
@@ -178,7 +174,6 @@ TEST(test_a_block_is_lent_so_often_and_not_more_often)
     assert_ok(kvp_cache_give_back(w.cache, blocks, OFTEN));
     free(blocks);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -60,7 +60,7 @@ static kvp_loaded end_state(const world *w, uint64_t number, int whole)
 
 TEST(test_a_state_is_hit_when_it_is_done_and_not_before)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     kvp_copy copies[8];
     int32_t slot = 99;
     bring_kv(&w, 0, 3);
@@ -68,19 +68,16 @@ TEST(test_a_state_is_hit_when_it_is_done_and_not_before)
     assert_int_equal(match(&w, ints(0), 13).stop_group, 1); /* the state group */
     const uint64_t number = begin_state(&w, 0, 2, &slot);
     assert_int_equal(slot, 1);
-    assert_int_equal(slots_of(&w).host_loading_slots, 1);
-    assert_int_equal(slots_of(&w).host_held_slots, 0);
-    assert_int_equal(slots_of(&w).host_free_slots, HOST_SLOTS - 2);
-    assert_int_equal(stats_of(&w).host_loading_blocks, 0);
-    assert_int_equal(stats_of(&w).open_loads, 1);
+    assert_fields(slots_of(&w), host_loading_slots, 1, host_held_slots, 0, host_free_slots,
+                  HOST_SLOTS - 2);
+    assert_fields(stats_of(&w), host_loading_blocks, 0, open_loads, 1);
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 0);
     assert_int_equal(end_state(&w, number, 1).cached, 1);
     /* Of three blocks that are there two are hit: there the state is. */
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 8);
     assert_int_equal(match(&w, ints(0), 13).host_blocks, 2);
-    assert_int_equal(slots_of(&w).cached_slots, 1);
-    assert_int_equal(slots_of(&w).host_free_slots, HOST_SLOTS - 1);
-    assert_int_equal(slots_of(&w).host_loading_slots, 0);
+    assert_fields(slots_of(&w), cached_slots, 1, host_free_slots, HOST_SLOTS - 1,
+                  host_loading_slots, 0);
     assert_int_equal(stats_of(&w).loaded_blocks, 3 + 1);
     /* The plan brings it. */
     kvp_open_info info;
@@ -88,19 +85,14 @@ TEST(test_a_state_is_hit_when_it_is_done_and_not_before)
     assert_int_equal(info.hit_tokens, 8);
     const uint32_t checkpoint = state_of(&w, seq).read_slot;
     assert_int_equal(take_plan(&w, copies, 8), 3);
-    assert_int_equal(copies[0].group, 1);
-    assert_int_equal(copies[0].src_tier, KVP_HOST);
-    assert_int_equal(copies[0].src_block, slot);
-    assert_int_equal(copies[0].dst_tier, KVP_DEVICE);
-    assert_int_equal(copies[0].dst_block, checkpoint);
-    assert_int_equal(copies[0].n_tokens, 1);
+    assert_fields(copies[0], group, 1, src_tier, KVP_HOST, src_block, slot);
+    assert_fields(copies[0], dst_tier, KVP_DEVICE, dst_block, checkpoint, n_tokens, 1);
     assert_true(state_of(&w, seq).write_slot != checkpoint);
-    end_world(&w);
 }
 
 TEST(test_a_state_that_is_not_whole_is_none)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
     assert_int_equal(end_state(&w, begin_state(&w, 0, 2, &slot), 0).failed, 1);
@@ -110,14 +102,12 @@ TEST(test_a_state_that_is_not_whole_is_none)
     assert_int_equal(stats_of(&w).pending_copies, 0);
     begin_state(&w, 0, 2, &slot);
     assert_ok(kvp_cache_reset(w.cache));
-    assert_int_equal(slots_of(&w).host_free_slots, HOST_SLOTS - 1);
-    assert_int_equal(slots_of(&w).host_loading_slots, 0);
-    end_world(&w);
+    assert_fields(slots_of(&w), host_free_slots, HOST_SLOTS - 1, host_loading_slots, 0);
 }
 
 TEST(test_a_state_without_its_kv_is_dropped)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 1);
     const uint64_t number = begin_state(&w, 0, 2, &slot);
@@ -125,12 +115,11 @@ TEST(test_a_state_without_its_kv_is_dropped)
     assert_int_equal(slots_of(&w).cached_slots, 0);
     assert_int_equal(end_state(&w, begin_state(&w, 0, 1, &slot), 1).cached, 1);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_who_computed_the_state_meanwhile_keeps_it)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     kvp_load load;
     int32_t slot;
     const uint64_t number = begin_state(&w, 0, 2, &slot);
@@ -141,26 +130,24 @@ TEST(test_who_computed_the_state_meanwhile_keeps_it)
     assert_int_equal(end_state(&w, number, 1).dropped, 1);
     assert_ok(begin_load(&w, 0, 1, (kvp_range){1, 2}, &load, &slot));
     assert_true(load.number == 0 && load.n_found == 1);
-    end_world(&w);
 }
 
 TEST(test_what_is_flushed_is_not_kept)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
     const uint64_t number = begin_state(&w, 0, 2, &slot);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     assert_int_equal(end_state(&w, number, 1).dropped, 1);
     assert_int_equal(slots_of(&w).cached_slots, 0);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- room */
 
 TEST(test_a_state_evicts_another_or_is_dropped)
 {
-    world w = loads_world(40, 0);
+    scoped_world w = loads_world(40, 0);
     int32_t slot;
     /* A checkpoint nobody holds, and the other slots held. */
     const kvp_seq first = open_done(&w, ints(100), 4);
@@ -168,19 +155,17 @@ TEST(test_a_state_evicts_another_or_is_dropped)
     close_seq(&w, first);
     for (uint32_t i = 0; i < SLOTS - 2; i++)
         open_done(&w, ints(200 + 10 * (int32_t)i), 3);
-    assert_int_equal(slots_of(&w).free_slots, 0);
-    assert_int_equal(slots_of(&w).cached_slots, 1);
+    assert_fields(slots_of(&w), free_slots, 0, cached_slots, 1);
     bring_kv(&w, 0, 2);
     assert_int_equal(end_state(&w, begin_state(&w, 0, 2, &slot), 1).cached, 1);
     assert_int_equal(slots_of(&w).evicted, 1);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     assert_int_equal(match(&w, ints(100), 5).hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_no_slot_of_the_device_is_available)
 {
-    world w = loads_world(40, 0);
+    scoped_world w = loads_world(40, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
     const uint64_t number = begin_state(&w, 0, 2, &slot);
@@ -188,12 +173,11 @@ TEST(test_no_slot_of_the_device_is_available)
         open_done(&w, ints(200 + 10 * i), 3);
     assert_int_equal(end_state(&w, number, 1).dropped, 1);
     assert_int_equal(stats_of(&w).pending_copies, 0);
-    end_world(&w);
 }
 
 TEST(test_the_plan_is_full)
 {
-    world w = loads_world(20, 2);
+    scoped_world w = loads_world(20, 2);
     int32_t slots[3];
     uint64_t numbers[3];
     bring_kv(&w, 0, 3);
@@ -203,12 +187,11 @@ TEST(test_the_plan_is_full)
     assert_int_equal(end_state(&w, numbers[1], 1).cached, 1);
     assert_int_equal(end_state(&w, numbers[2], 1).dropped, 1);
     assert_int_equal(stats_of(&w).pending_copies, 2);
-    end_world(&w);
 }
 
 TEST(test_a_load_waits_for_copies_of_its_slot)
 {
-    world w = loads_world(20, 0);
+    scoped_world w = loads_world(20, 0);
     kvp_load load;
     int32_t slot;
     bring_kv(&w, 0, 2);
@@ -235,7 +218,6 @@ TEST(test_a_load_waits_for_copies_of_its_slot)
     assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
     assert_ok(begin_load(&w, 60, 1, (kvp_range){0, 1}, &load, &slot));
     assert_int_equal(load.after, 4);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ refusals */
@@ -252,8 +234,7 @@ TEST(test_what_is_no_load_of_a_state)
     load = (kvp_load){.struct_size = sizeof(load), .group = 1, .entries = {1, 2}, .blocks = blocks};
     load.spare_blocks = HOST_SLOTS - 1;
     assert_status(KVP_E_NEVER, kvp_load_begin(w.cache, w.ns, &prompt, &load));
-    assert_int_equal(shortage_of(&w).tier, KVP_HOST_STATE_SLOTS);
-    assert_int_equal(shortage_of(&w).missing_blocks, 1);
+    assert_fields(shortage_of(&w), tier, KVP_HOST_STATE_SLOTS, missing_blocks, 1);
     /* Of five slots three may be loaded. */
     for (uint32_t i = 1; i <= 3; i++)
         begin_state(&w, 0, i, &blocks[0]);
@@ -268,7 +249,7 @@ TEST(test_what_is_no_load_of_a_state)
 
 TEST(test_the_host_has_no_slot)
 {
-    world w = loads_world(40, 0);
+    scoped_world w = loads_world(40, 0);
     kvp_load load;
     int32_t slot;
     for (int32_t i = 0; i < HOST_SLOTS - 1; i++) {
@@ -277,9 +258,7 @@ TEST(test_the_host_has_no_slot)
         drop_plan(&w);
     }
     assert_status(KVP_E_NO_BLOCKS, begin_load(&w, 0, 1, (kvp_range){1, 2}, &load, &slot));
-    assert_int_equal(shortage_of(&w).tier, KVP_HOST_STATE_SLOTS);
-    assert_int_equal(shortage_of(&w).missing_blocks, 1);
-    end_world(&w);
+    assert_fields(shortage_of(&w), tier, KVP_HOST_STATE_SLOTS, missing_blocks, 1);
 }
 
 /* -------------------------------------------------------------------------------------- random */

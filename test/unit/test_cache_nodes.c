@@ -26,7 +26,7 @@ static uint64_t unkept(const world *w)
 
 TEST(test_cached_blocks_go_for_the_nodes_of_new_units)
 {
-    world w = units_world(9, 4);
+    scoped_world w = units_world(9, 4);
     leave_cached(&w, ints(0), 16);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(100), 9, &info);
@@ -42,12 +42,11 @@ TEST(test_cached_blocks_go_for_the_nodes_of_new_units)
     assert_int_equal(info_of(&w, seq).kept_tokens, 9);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 8);
     assert_int_equal(unkept(&w), 0);
-    end_world(&w);
 }
 
 TEST(test_units_that_fill_later_get_nodes_as_well)
 {
-    world w = units_world(15, 6);
+    scoped_world w = units_world(15, 6);
     leave_cached(&w, ints(0), 16);
     const kvp_seq a = open_done(&w, ints(100), 7);
     const kvp_seq b = open_done(&w, ints(200), 4);
@@ -65,26 +64,23 @@ TEST(test_units_that_fill_later_get_nodes_as_well)
     assert_int_equal(evicted_of(&w, &evicted), 1);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 4);
     assert_int_equal(info_of(&w, a).kept_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_private_units_get_nodes_as_well)
 {
-    world w = units_world(9, 2);
+    scoped_world w = units_world(9, 2);
     leave_cached(&w, ints(0), 8);
     kvp_prompt prompt = prompt_of(ints(100), 8);
     prompt.n_uncached = 1;
     prompt.uncached = &(kvp_range){0, 1};
     const kvp_seq seq = open_with(&w, &prompt, NULL);
-    assert_int_equal(info_of(&w, seq).kept_tokens, 8);
-    assert_int_equal(info_of(&w, seq).public_tokens, 0);
+    assert_fields(info_of(&w, seq), kept_tokens, 8, public_tokens, 0);
     assert_int_equal(stats_of(&w).evicted_blocks, 2);
-    end_world(&w);
 }
 
 TEST(test_what_is_held_stays_and_its_nodes_with_it)
 {
-    world w = units_world(9, 3);
+    scoped_world w = units_world(9, 3);
     const kvp_seq held = open_done(&w, ints(0), 8);
     leave_cached(&w, ints(50), 4);
     const kvp_seq seq = open_done(&w, ints(100), 8);
@@ -93,31 +89,27 @@ TEST(test_what_is_held_stays_and_its_nodes_with_it)
     assert_int_equal(stats_of(&w).evicted_blocks, 1);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     close_seq(&w, held);
-    end_world(&w);
 }
 
 /* What was copied from is held by nobody when nodes are made. */
 TEST(test_sources_of_copies_can_go)
 {
     const kvp_config config = units_config(config_of(8, 4, 9), 3);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12); /* blocks 1 and 2 */
     int32_t tokens[16];
-    for (int32_t i = 0; i < 16; i++) {
+    for (int32_t i = 0; i < 16; i++)
         tokens[i] = i < 4 ? i : 100 + i;
-    }
     const kvp_seq seq = open_seq(&w, tokens, 16, NULL); /* hits half of block 1, which is copied */
-    assert_int_equal(info_of(&w, seq).cached_tokens, 4);
-    assert_int_equal(info_of(&w, seq).kept_tokens, 12);
+    assert_fields(info_of(&w, seq), cached_tokens, 4, kept_tokens, 12);
     assert_int_equal(stats_of(&w).evicted_blocks, 2);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_FREE);
-    end_world(&w);
 }
 
 TEST(test_the_host_goes_first_and_gets_nothing)
 {
     const kvp_config config = units_config(tiers_config(4, 4, 6, 6), 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 8);
     wipe_device(&w); /* host blocks 1 and 2: the second unit, the first */
@@ -125,16 +117,13 @@ TEST(test_the_host_goes_first_and_gets_nothing)
     leave_cached(&w, ints(50), 8);
     const kvp_seq seq = open_seq(&w, ints(100), 12, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 3);
-    assert_int_equal(evicted[0].tier, KVP_HOST);
-    assert_int_equal(evicted[0].block, 1);
+    assert_fields(evicted[0], tier, KVP_HOST, block, 1);
     assert_int_equal(evicted[1].tier, KVP_HOST);
-    assert_int_equal(evicted[2].tier, KVP_DEVICE);
-    assert_int_equal(evicted[2].kept, 0);
+    assert_fields(evicted[2], tier, KVP_DEVICE, kept, 0);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 1, 2);
     assert_no_plan(&w);
     assert_int_equal(match(&w, ints(50), 8).hit_tokens, 4);
     assert_int_equal(info_of(&w, seq).kept_tokens, 12);
-    end_world(&w);
 }
 
 /* A window of one unit: the last one of a path keeps the nodes of all before it. */
@@ -142,7 +131,7 @@ TEST(test_a_unit_costs_so_many_evictions_at_most)
 {
     kvp_config config = units_config(groups_config(1, 1200, &(kvp_window){0, 2}, 1), 1100);
     config.max_seq_tokens = 1200;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 1100);
     assert_int_equal(stats_of(&w).nodes_used, 1101);
     const kvp_seq first = open_seq(&w, ints(2000), 2, NULL);
@@ -151,10 +140,8 @@ TEST(test_a_unit_costs_so_many_evictions_at_most)
     close_seq(&w, first);
     const kvp_seq second = open_seq(&w, ints(2000), 2, NULL);
     assert_int_equal(unkept(&w), 2);
-    assert_int_equal(stats_of(&w).evicted_blocks, 1100);
-    assert_int_equal(stats_of(&w).nodes_used, 3);
+    assert_fields(stats_of(&w), evicted_blocks, 1100, nodes_used, 3);
     close_seq(&w, second);
-    end_world(&w);
 }
 
 /* A prompt of full units and one token, its state is kept; then an answer of `n_answer` units. */
@@ -178,14 +165,13 @@ TEST(test_conversations_do_not_use_nodes_up)
 {
     kvp_config config = units_config(config_of(4, 4, 60), 60);
     config.state_slots = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     for (int32_t conversation = 0; conversation < 40; conversation++) {
         const int32_t *tokens = ints(89 * conversation);
         (void)take_turn(&w, tokens, 40, 2);
         assert_int_equal(take_turn(&w, tokens, 80, 2), 40);
     }
     assert_int_equal(unkept(&w), 0);
-    end_world(&w);
 }
 
 /* The state after the second unit is kept, whose KV is written over. */
@@ -193,7 +179,7 @@ TEST(test_a_checkpoint_without_block_goes_last)
 {
     kvp_config config = units_config(config_of(8, 4, 9), 4);
     config.state_slots = 6;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const kvp_evicted *evicted;
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -207,15 +193,13 @@ TEST(test_a_checkpoint_without_block_goes_last)
     assert_int_equal(stats_of(&w).nodes_used, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(103), 5, 0)); /* two units */
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].group, 0);
+    assert_fields(evicted[0], block, 2, group, 0);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(108), 4, 0));
     assert_int_equal(evicted_of(&w, &evicted), 1);
     assert_int_equal(evicted[0].group, 1);
     assert_int_equal(unkept(&w), 0);
     assert_int_equal(slots_of(&w).evicted, 1);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Four units are cached: two of the load's path, which are the coldest, and two others. */
@@ -224,7 +208,7 @@ TEST(test_loads_get_nodes_as_well)
     kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
     config.max_loads = 1;
     config.lent_blocks = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t tokens[12], blocks[3];
     memcpy(tokens, ints(0), 8 * sizeof(*tokens));
     memcpy(tokens + 8, ints(100), 4 * sizeof(*tokens));
@@ -244,7 +228,6 @@ TEST(test_loads_get_nodes_as_well)
     assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1, 1}, 3, NULL));
     assert_int_equal(match(&w, tokens, 12).hit_tokens, 12);
     assert_int_equal(match(&w, ints(200), 8).hit_tokens, 4);
-    end_world(&w);
 }
 
 static void refuse_load(world *w, uint32_t n_units, uint32_t n_evicted)
@@ -265,13 +248,12 @@ TEST(test_loads_without_nodes_are_refused)
     kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
     config.max_loads = 1;
     config.lent_blocks = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(300), 4);
     (void)open_done(&w, ints(200), 8);
     refuse_load(&w, 5, 0); /* it would never have room */
     refuse_load(&w, 3, 1);
     assert_int_equal(stats_of(&w).nodes_used, 3);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

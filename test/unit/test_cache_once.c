@@ -23,13 +23,12 @@ static world once_world(uint32_t usable, uint32_t host, uint32_t steps)
 
 static void assert_host_has(const world *w, uint64_t n_cached, uint64_t n_free)
 {
-    assert_int_equal(stats_of(w).host_cached_blocks, n_cached);
-    assert_int_equal(stats_of(w).host_free_blocks, n_free);
+    assert_fields(stats_of(w), host_cached_blocks, n_cached, host_free_blocks, n_free);
 }
 
 TEST(test_a_prompt_takes_its_blocks_off_the_host)
 {
-    world w = once_world(3, 4, KVP_STEPS_ORDERED);
+    scoped_world w = once_world(3, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 12);
     wipe_device(&w); /* host 1, 2 and 3 have the third block, the second and the first */
     drop_plan(&w);
@@ -46,12 +45,11 @@ TEST(test_a_prompt_takes_its_blocks_off_the_host)
     wipe_device(&w); /* and it is copied again */
     assert_host_has(&w, 3, 1);
     assert_int_equal(stats_of(&w).kept_blocks, 5);
-    end_world(&w);
 }
 
 TEST(test_a_host_block_that_is_read_by_the_plan_is_written_after_that)
 {
-    world w = once_world(2, 1, KVP_STEPS_ORDERED);
+    scoped_world w = once_world(2, 1, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 4);
     wipe_device(&w);
     drop_plan(&w);
@@ -63,15 +61,13 @@ TEST(test_a_host_block_that_is_read_by_the_plan_is_written_after_that)
     assert_ok(kvp_plan_take(w.cache, copies, 4, &n));
     assert_int_equal(n, 2);
     assert_int_equal(copies[0].src_tier, KVP_HOST);
-    assert_int_equal(copies[1].dst_tier, KVP_HOST);
-    assert_int_equal(copies[1].dst_block, copies[0].src_block);
+    assert_fields(copies[1], dst_tier, KVP_HOST, dst_block, copies[0].src_block);
     assert_true(copies[1].phase > copies[0].phase);
-    end_world(&w);
 }
 
 TEST(test_content_stays_on_the_host_until_its_copy_is_done)
 {
-    world w = once_world(2, 4, KVP_STEPS_OVERLAPPED);
+    scoped_world w = once_world(2, 4, KVP_STEPS_OVERLAPPED);
     leave_cached(&w, ints(0), 4);
     (void)done_step(&w, begin_step(&w));
     close_seq(&w, evict_first(&w));
@@ -92,12 +88,11 @@ TEST(test_content_stays_on_the_host_until_its_copy_is_done)
     (void)done_step(&w, step);
     assert_host_has(&w, 0, 4);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_what_is_computed_again_leaves_the_host)
 {
-    world w = once_world(2, 4, KVP_STEPS_ORDERED);
+    scoped_world w = once_world(2, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
     assert_host_has(&w, 2, 2);
@@ -110,12 +105,11 @@ TEST(test_what_is_computed_again_leaves_the_host)
     assert_host_has(&w, 1, 3);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_host_has(&w, 0, 4);
-    end_world(&w);
 }
 
 TEST(test_a_swapped_sequence_leaves_nothing_that_the_device_has)
 {
-    world w = once_world(4, 4, KVP_STEPS_ORDERED);
+    scoped_world w = once_world(4, 4, KVP_STEPS_ORDERED);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     (void)swap_out(&w, &seq, 1);
@@ -126,13 +120,12 @@ TEST(test_a_swapped_sequence_leaves_nothing_that_the_device_has)
     close_seq(&w, seq); /* on the host: the device still has it */
     assert_host_has(&w, 0, 4);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_the_audit_finds_content_that_is_kept_twice)
 {
     kvp_config config = tiers_config(4, 4, 2, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
     leave_cached(&w, ints(0), 8); /* on both tiers */
@@ -143,17 +136,15 @@ TEST(test_the_audit_finds_content_that_is_kept_twice)
     assert_false(kvpi_audit(w.cache, 3, &violation));
     assert_string_equal(violation.detail, "B4 the host keeps what the device has");
     w.cache->keeps_once = 0;
-    end_world(&w);
 }
 
 TEST(test_there_is_no_mirror)
 {
-    world w = once_world(2, 4, KVP_STEPS_ORDERED);
+    scoped_world w = once_world(2, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 4);
     const int32_t block = 1;
     int32_t host;
     assert_status(KVP_E_STATE, kvp_cache_mirror(w.cache, &block, 1, 0, &host, NULL));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -56,7 +56,7 @@ TEST(test_a_mark_that_is_there_is_not_put_again)
 
 TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_ns ns;
     kvp_config config;
@@ -72,7 +72,6 @@ TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
     assert_ok(kvp_cache_recover(w.cache, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- the child */
@@ -134,9 +133,7 @@ static int destroyed_in_child(world *w, kvp_seq seq)
 
 static int in_child(int (*run)(world *, kvp_seq), world *w, kvp_seq seq)
 {
-    int ends[2];
-    int line = -1;
-    int status;
+    int ends[2], line = -1, status;
     assert_int_equal(pipe(ends), 0);
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -154,13 +151,12 @@ static int in_child(int (*run)(world *, kvp_seq), world *w, kvp_seq seq)
 
 TEST(test_a_child_is_refused_and_the_parent_goes_on)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_int_equal(in_child(refused_in_child, &w, seq), 0);
     assert_int_equal(in_child(own_in_child, &w, seq), 0);
     assert_int_equal(in_child(taken_over_in_child, &w, seq), 0);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 static arena shared_arena(const kvp_config *config)
@@ -199,9 +195,8 @@ static int write_and_die(void *context, const void *bytes, size_t n_bytes)
 {
     (void)bytes;
     (void)n_bytes;
-    if (*(int *)context) {
+    if (*(int *)context)
         _exit(0);
-    }
     return 0;
 }
 
@@ -308,7 +303,7 @@ TEST(test_what_is_no_cache_is_not_taken_over)
 
 TEST(test_one_that_is_not_inside_and_does_not_hold_is_as_before)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_violation violation;
     kvpi_block(&w.cache->pool, 1)->refs++;
@@ -317,7 +312,6 @@ TEST(test_one_that_is_not_inside_and_does_not_hold_is_as_before)
     assert_true(w.cache->calls == calls);
     kvpi_block(&w.cache->pool, 1)->refs--;
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------- a thread that ends inside */
@@ -326,9 +320,8 @@ static int write_and_end(void *context, const void *bytes, size_t n_bytes)
 {
     (void)bytes;
     (void)n_bytes;
-    if (*(int *)context) {
+    if (*(int *)context)
         pthread_exit(NULL);
-    }
     return 0;
 }
 
@@ -405,8 +398,7 @@ TEST(test_a_change_in_the_midst_of_a_read_is_noticed)
     assert_ok(kvp_seq_info_get(w.cache, seq, &info));
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_int_equal(info.last_token, 6); /* of the second try, all of it */
-    assert_int_equal(info.known_tokens, 7);
-    assert_int_equal(info.n_tokens, 7);
+    assert_fields(info, known_tokens, 7, n_tokens, 7);
     kvp_cache_destroy(w.cache);
     munmap(memory, n + 2 * page);
 }
@@ -415,7 +407,7 @@ TEST(test_a_change_in_the_midst_of_a_read_is_noticed)
 
 TEST(test_open_sequences_are_listed_and_closed)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_seq seqs[3] = {{77}, {77}, {77}};
     uint32_t n = 77;
     assert_ok(kvp_cache_seqs(w.cache, NULL, 0, &n));
@@ -439,11 +431,9 @@ TEST(test_open_sequences_are_listed_and_closed)
     assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, NULL, 3, &n));
     assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, seqs, 3, NULL));
     assert_ok(kvp_cache_seqs(w.cache, seqs, 2, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         close_seq(&w, seqs[i]);
-    }
     assert_int_equal(stats_of(&w).open_seqs, 0);
-    end_world(&w);
 }
 
 TEST_MAIN(fill_ints, NULL) /* before there are others */

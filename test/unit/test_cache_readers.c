@@ -44,16 +44,13 @@ static int32_t value_of(uint64_t tag, uint32_t i)
 static void run_readers(shared *s, void *(*read)(void *), void (*churn)(shared *, uint64_t))
 {
     pthread_t threads[READERS];
-    for (int i = 0; i < READERS; i++) {
+    for (int i = 0; i < READERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, read, s), 0);
-    }
-    for (uint64_t turn = 1; turn < 100 || !has_read_enough(s); turn++) {
+    for (uint64_t turn = 1; turn < 100 || !has_read_enough(s); turn++)
         churn(s, turn);
-    }
     __atomic_store_n(&s->is_over, 1, __ATOMIC_RELAXED);
-    for (int i = 0; i < READERS; i++) {
+    for (int i = 0; i < READERS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    }
     assert_int_equal(s->n_wrong, 0);
 }
 
@@ -79,13 +76,11 @@ static void *read_counts(void *context)
         kvp_seq_info info;
         const kvp_seq seq = {__atomic_load_n(&s->seq, __ATOMIC_RELAXED)};
         const kvp_status status = kvp_seq_info_get(s->w.cache, seq, &info);
-        if (status == KVP_OK) {
+        if (status == KVP_OK)
             count(&s->n_reads);
-        }
         if (status == KVP_OK ? !is_of_one_moment(&info)
-                             : status != KVP_E_AGAIN && status != KVP_E_HANDLE) {
+                             : status != KVP_E_AGAIN && status != KVP_E_HANDLE)
             count(&s->n_wrong);
-        }
     }
     return NULL;
 }
@@ -95,9 +90,8 @@ static void churn_seq(shared *s, uint64_t tag)
     int32_t tokens[SEQ_TOKENS];
     kvp_cache *cache = s->w.cache;
     kvp_seq seq;
-    for (uint32_t i = 0; i < SEQ_TOKENS; i++) {
+    for (uint32_t i = 0; i < SEQ_TOKENS; i++)
         tokens[i] = value_of(tag, i);
-    }
     kvp_prompt prompt = prompt_of(tokens, (uint32_t)(tag % 7) + 1);
     prompt.tag = tag;
     prompt.retention = (uint32_t)(tag % 8);
@@ -123,7 +117,7 @@ TEST(test_counts_are_of_one_moment)
 
 TEST(test_counts_while_a_call_is_inside)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     kvp_seq_info info;
     const kvp_seq seq = open_done(&w, ints(0), 6);
     memset(&info, 0x55, sizeof(info));
@@ -136,7 +130,6 @@ TEST(test_counts_while_a_call_is_inside)
     assert_ok(kvp_seq_info_get(w.cache, seq, &info));
     assert_int_equal(info.last_token, 5);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------- the events */
@@ -170,17 +163,13 @@ static void *read_events(void *context)
         int32_t tokens[RING * S];
         uint32_t n = 0;
         const kvp_status status = kvp_events_read(s->w.cache, from, events, RING, tokens, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            if (events[i].number != from + i || !is_whole(&events[i], tokens + (size_t)i * S)) {
+        for (uint32_t i = 0; i < n; i++)
+            if (events[i].number != from + i || !is_whole(&events[i], tokens + (size_t)i * S))
                 count(&s->n_wrong);
-            }
-        }
-        if (n > 0) {
+        if (n > 0)
             count(&s->n_reads);
-        }
-        if (status != KVP_OK && status != KVP_E_BEHIND && status != KVP_E_AGAIN) {
+        if (status != KVP_OK && status != KVP_E_BEHIND && status != KVP_E_AGAIN)
             count(&s->n_wrong);
-        }
         from += status == KVP_E_BEHIND ? RING : n; /* which is not beyond the newest */
     }
     return NULL;
@@ -190,9 +179,8 @@ static void *read_events(void *context)
 static void churn_events(shared *s, uint64_t turn)
 {
     int32_t tokens[SEQ_TOKENS];
-    for (uint32_t i = 0; i < SEQ_TOKENS; i++) {
+    for (uint32_t i = 0; i < SEQ_TOKENS; i++)
         tokens[i] = value_of(turn, i);
-    }
     leave_cached(&s->w, tokens, SEQ_TOKENS);
 }
 
@@ -212,7 +200,7 @@ TEST(test_an_event_that_is_written_over_is_not_read)
     kvp_event events[RING];
     uint32_t n = 77;
     config.max_events = RING;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 10 * S); /* 1 to 10 */
     assert_ok(kvp_events_read(w.cache, 3, events, RING, NULL, &n));
     assert_int_equal(n, RING);
@@ -229,7 +217,6 @@ TEST(test_an_event_that_is_written_over_is_not_read)
     assert_ok(kvp_events_read(w.cache, 11, events, RING, NULL, &n));
     assert_int_equal(n, 1);
     assert_int_equal(events[0].number, 11);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- the log */

@@ -14,22 +14,19 @@ static uint32_t reclaim(world *w, uint32_t n_blocks)
 
 TEST(test_the_coldest_are_free_where_they_stand)
 {
-    world w = small_world(6);
+    scoped_world w = small_world(6);
     leave_cached(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 4, 3, 2, 1);
     const kvp_block_info before = block_of(&w, 4);
     assert_int_equal(reclaim(&w, 2), 0); /* so many are free */
     assert_int_equal(reclaim(&w, 4), 2);
     assert_queue(&w, 0, 5, 6, 4, 3, 2, 1);
-    assert_int_equal(block_of(&w, 4).state, KVP_BLOCK_FREE);
-    assert_int_equal(block_of(&w, 4).generation, before.generation + 1);
+    assert_fields(block_of(&w, 4), state, KVP_BLOCK_FREE, generation, before.generation + 1);
     assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_FREE);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 8);
     const kvp_stats stats = stats_of(&w);
-    assert_int_equal(stats.free_blocks, 4);
-    assert_int_equal(stats.cached_blocks, 2);
-    assert_int_equal(stats.evicted_blocks, 2);
+    assert_fields(stats, free_blocks, 4, cached_blocks, 2, evicted_blocks, 2);
     assert_int_equal(stats.taken_blocks, 4); /* nothing was taken for it */
     const kvp_evicted *evicted;
     assert_int_equal(evicted_of(&w, &evicted), 2);
@@ -38,13 +35,12 @@ TEST(test_the_coldest_are_free_where_they_stand)
     assert_int_equal(evicted[1].block, 3);
     assert_int_equal(reclaim(&w, 4), 0);
     assert_int_equal(evicted_of(&w, &evicted), 0);
-    end_world(&w);
 }
 
 /* What is released without content meanwhile stands before what was reclaimed. */
 TEST(test_later_ones_stand_behind)
 {
-    world w = small_world(6);
+    scoped_world w = small_world(6);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 3), 1); /* 5 6 4 | 3 2 1 */
     const kvp_seq seq = open_seq(&w, ints(100), 8, NULL);
@@ -59,13 +55,12 @@ TEST(test_later_ones_stand_behind)
     assert_int_equal(reclaim(&w, 5), 1);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_FREE);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_CACHED);
-    end_world(&w);
 }
 
 TEST(test_takes_get_what_they_would_have_got)
 {
-    world plain = small_world(9);
-    world ahead = small_world(9);
+    scoped_world plain = small_world(9);
+    scoped_world ahead = small_world(9);
     world *const worlds[] = {&plain, &ahead};
     kvp_seq seqs[2];
     for (int i = 0; i < 2; i++) {
@@ -78,22 +73,18 @@ TEST(test_takes_get_what_they_would_have_got)
     }
     assert_int_equal(reclaim(&ahead, 8), 6); /* 2 are free; the last one is of class 3 */
     assert_int_equal(stats_of(&ahead).evicted_blocks, 6);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         seqs[i] = open_seq(worlds[i], ints(1000), 32, NULL);
-    }
-    for (uint32_t k = 0; k < 8; k++) {
+    for (uint32_t k = 0; k < 8; k++)
         assert_int_equal(row_entry(&ahead, seqs[1], k), row_entry(&plain, seqs[0], k));
-    }
     assert_int_equal(stats_of(&plain).evicted_blocks, 6);
     assert_int_equal(stats_of(&ahead).evicted_blocks, 6);
     assert_int_equal(match(&ahead, ints(500), 8).hit_tokens, 4);
-    end_world(&plain);
-    end_world(&ahead);
 }
 
 TEST(test_lower_classes_first_and_all_in_class_0)
 {
-    world w = small_world(4);
+    scoped_world w = small_world(4);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.retention = 5;
     const kvp_seq high = open_with(&w, &prompt, NULL);
@@ -109,12 +100,11 @@ TEST(test_lower_classes_first_and_all_in_class_0)
     assert_queue(&w, 0, 4, 3, 2, 1);
     assert_int_equal(stats_of(&w).cached_blocks, 0);
     assert_int_equal(reclaim(&w, UINT32_MAX), 0);
-    end_world(&w);
 }
 
 TEST(test_none_is_free_before)
 {
-    world w = small_world(4);
+    scoped_world w = small_world(4);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 2), 2);
     assert_queue(&w, 0, 4, 3, 2, 1);
@@ -125,14 +115,13 @@ TEST(test_none_is_free_before)
     assert_queue(&w, 0, 2, 1);
     assert_int_equal(reclaim(&w, 9), 0); /* the others are held */
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST(test_each_unit_is_told)
 {
     kvp_config config = config_of(4, 4, 4);
     config.max_events = 16;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 16);
     kvp_event event[8];
     uint32_t n;
@@ -144,12 +133,11 @@ TEST(test_each_unit_is_told)
         assert_int_equal(event[4 + i].tier, KVP_DEVICE);
         assert_memory_equal(&event[4 + i].hash, &event[3 - i].hash, sizeof event->hash);
     }
-    end_world(&w);
 }
 
 TEST(test_what_the_host_should_keep_is_kept)
 {
-    world w = tiers_world(4, 4);
+    scoped_world w = tiers_world(4, 4);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 2), 2);
     assert_int_equal(stats_of(&w).kept_blocks, 2);
@@ -158,9 +146,7 @@ TEST(test_what_the_host_should_keep_is_kept)
     assert_int_equal(evicted[0].kept, 1);
     assert_plan(&w, TO_HOST(0, 4, 1, 4), TO_HOST(0, 3, 2, 4));
     const kvp_open_info found = match(&w, ints(0), 16);
-    assert_int_equal(found.hit_tokens, 16);
-    assert_int_equal(found.host_tokens, 8);
-    end_world(&w);
+    assert_fields(found, hit_tokens, 16, host_tokens, 8);
 }
 
 /* The plan has room for four copies, and two of them stay for steps. */
@@ -168,11 +154,10 @@ TEST(test_half_of_the_plan_is_left)
 {
     kvp_config config = tiers_config(4, 4, 6, 6);
     config.max_copies = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 24);
     assert_int_equal(reclaim(&w, 5), 2);
-    assert_int_equal(stats_of(&w).pending_copies, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
+    assert_fields(stats_of(&w), pending_copies, 2, unkept_blocks, 0);
     assert_int_equal(reclaim(&w, 5), 0);
     assert_int_equal(stats_of(&w).cached_blocks, 4);
     drop_plan(&w);
@@ -180,7 +165,6 @@ TEST(test_half_of_the_plan_is_left)
     drop_plan(&w);
     assert_int_equal(reclaim(&w, 5), 1);
     assert_int_equal(stats_of(&w).kept_blocks, 5);
-    end_world(&w);
 }
 
 /* Content that the host has needs no copy, so a full plan does not matter. */
@@ -188,7 +172,7 @@ TEST(test_what_the_host_has_needs_no_plan)
 {
     kvp_config config = tiers_config(4, 4, 4, 8);
     config.max_copies = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     assert_int_equal(reclaim(&w, 4), 1); /* to the host */
     drop_plan(&w);
@@ -196,15 +180,13 @@ TEST(test_what_the_host_has_needs_no_plan)
     leave_cached(&w, ints(0), 4); /* and back: it is on both */
     drop_plan(&w);
     assert_int_equal(reclaim(&w, 4), 2); /* the other one, which fills half of the plan, and it */
-    assert_int_equal(stats_of(&w).pending_copies, 1);
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
+    assert_fields(stats_of(&w), pending_copies, 1, cached_blocks, 0);
     assert_int_equal(match(&w, ints(0), 4).host_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_parked_blocks_are_passed_over)
 {
-    world w = steps_world(3, 0);
+    scoped_world w = steps_world(3, 0);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     pass_step(&w);
     const uint64_t step = begin_step(&w);
@@ -214,14 +196,13 @@ TEST(test_parked_blocks_are_passed_over)
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     done_step(&w, step);
     assert_int_equal(reclaim(&w, 3), 2);
-    end_world(&w);
 }
 
 TEST(test_who_is_over_a_quota_gives_first)
 {
     kvp_config config = config_of(4, 4, 5);
     config.quotas = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_ns first = w.ns;
     kvp_ns second;
     kvp_ns_info info;
@@ -239,7 +220,6 @@ TEST(test_who_is_over_a_quota_gives_first)
     assert_queue(&w, 0, 5, 4, 2, 1, 3);
     assert_ok(kvp_ns_info_get(w.cache, first, &info));
     assert_int_equal(info.blocks, 1);
-    end_world(&w);
 }
 
 /* The list has room for the longest sequence, for a block of each, and for 4,096. */
@@ -248,10 +228,9 @@ TEST(test_more_are_evicted_than_are_listed)
     kvp_config config = config_of(1, 1, 9000);
     config.max_seqs = 4;
     config.max_seq_tokens = 1000;
-    world w = make_world(&config);
-    for (int i = 0; i < 9; i++) {
+    scoped_world w = make_world(&config);
+    for (int i = 0; i < 9; i++)
         leave_cached(&w, ints(i), 1000);
-    }
     const kvp_evicted *evicted;
     uint32_t n;
     assert_int_equal(reclaim(&w, 4096), 4096);
@@ -264,12 +243,11 @@ TEST(test_more_are_evicted_than_are_listed)
     assert_int_equal(stats_of(&w).evicted_blocks, 8193);
     assert_int_equal(reclaim(&w, 8194), 1); /* the list begins again */
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    end_world(&w);
 }
 
 TEST(test_arguments)
 {
-    world w = small_world(4);
+    scoped_world w = small_world(4);
     uint32_t n = 77;
     leave_cached(&w, ints(0), 16);
     assert_status(KVP_E_ARG, kvp_cache_reclaim(NULL, 1, &n));
@@ -277,7 +255,6 @@ TEST(test_arguments)
     assert_unchanged(&w, assert_ok(kvp_cache_reclaim(w.cache, 0, NULL)));
     assert_ok(kvp_cache_reclaim(w.cache, 1, NULL));
     assert_int_equal(stats_of(&w).free_blocks, 1);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -32,9 +32,8 @@ static void assert_cold_is(const world *w, const int32_t *expected, uint32_t n_e
     kvp_cold cold[N];
     uint32_t n;
     assert_ok(kvp_cache_cold_end(w->cache, KVP_DEVICE, &cursor, cold, N, &n));
-    for (uint32_t i = 0; i < n && i < n_expected; i++) {
+    for (uint32_t i = 0; i < n && i < n_expected; i++)
         assert_int_equal(cold[i].block, expected[i]);
-    }
     assert_int_equal(n, n_expected);
 }
 
@@ -49,19 +48,17 @@ static kvp_seq run(world *w, uint32_t n, uint32_t n_generated)
 TEST(test_the_example_of_the_header)
 {
     const kvp_config config = retained(6, KVP_RETAIN_PROMPTS);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)run(&w, 26, 20);
     assert_cold(&w, 10, 9, 8, 7, 1, 2, 3, 4, 5, 6);
-    end_world(&w);
 }
 
 TEST(test_without_places_all_go_to_the_tail)
 {
     const kvp_config config = retained(6, 0);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)run(&w, 26, 20);
     assert_cold(&w, 5, 4, 3, 2, 1, 6, 7, 8, 9, 10);
-    end_world(&w);
 }
 
 /* A hit at 16 sees 11..15, one at 32 sees 27..31, and one at the unit before the last token, 36,
@@ -69,20 +66,18 @@ TEST(test_without_places_all_go_to_the_tail)
 TEST(test_multiples)
 {
     const kvp_config config = retained(6, 16);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)run(&w, 40, 0);
     assert_cold(&w, 1, 2, 5, 6, 8, 7, 4, 3);
-    end_world(&w);
 }
 
 /* Longer prompts hit at 24, the same one at 20: they see 22..23 and 18..19. */
 TEST(test_both_ends_of_a_prompt)
 {
     const kvp_config config = retained(3, KVP_RETAIN_PROMPTS);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)run(&w, 24, 16);
     assert_cold(&w, 9, 8, 7, 1, 2, 3, 4, 5, 6);
-    end_world(&w);
 }
 
 /* A chunk of 8 tokens is needed by places inside it, not by the one at its end. */
@@ -90,24 +85,22 @@ TEST(test_chunks)
 {
     kvp_config config = retained(8, 20);
     config.groups[0].sink_tokens = KVP_CHUNKED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     (void)run(&w, 32, 8); /* places 20, 40, 32 and 28: 16..19 and 24..27 */
     assert_cold(&w, 9, 10, 1, 2, 3, 4, 6, 8, 7, 5);
-    end_world(&w);
 }
 
 /* Of a prompt that is opened in part the end is where the caller says. */
 TEST(test_a_prompt_in_parts)
 {
     const kvp_config config = retained(3, KVP_RETAIN_PROMPTS);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     extend_seq(&w, seq, 12);
     assert_ok(kvp_seq_prompt_end(w.cache, seq, 24));
     assert_ok(kvp_seq_commit(w.cache, seq, 24));
     decode(&w, seq, 16);
     assert_cold(&w, 9, 8, 7, 3, 4, 1, 2, 5, 6);
-    end_world(&w);
 }
 
 /* The second prompt has 20 tokens in common with the first, and a block for 16 of them. It retains
@@ -116,22 +109,20 @@ TEST(test_a_prompt_in_parts)
 TEST(test_a_hit_and_a_parting)
 {
     const kvp_config config = retained(6, KVP_RETAIN_PROMPTS);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t other[40];
     close_seq(&w, run(&w, 40, 0));
     assert_cold(&w, 1, 2, 3, 4, 5, 6, 7, 10, 9, 8);
     assert_ok(kvp_cache_drop(w.cache, KVP_DEVICE, (const int32_t[]){5}, 1, NULL));
     memcpy(other, ints(0), sizeof other);
-    for (uint32_t i = 20; i < 40; i++) {
+    for (uint32_t i = 20; i < 40; i++)
         other[i] += 1000;
-    }
     const kvp_seq seq = open_done(&w, other, 40);
     assert_int_equal(info_of(&w, seq).cached_tokens, 16);
     const int32_t parting = 5; /* freed last: taken first, for 16..19; behind it 11, 12 ... */
     assert_cold(&w, 11, 12, 1, 2, 6, 7, 10, 9, 8, 13, parting, 4, 3);
     close_seq(&w, seq);
     assert_cold(&w, 11, 12, 1, 2, 6, 7, 10, 9, 8, 15, 14, 13, parting, 4, 3);
-    end_world(&w);
 }
 
 /* What a group without a window keeps is needed for each hit, whatever a sequence's own drops. */
@@ -140,22 +131,20 @@ TEST(test_a_window_of_its_own)
     const kvp_window windows[] = {{0, 0}, {0, 64}};
     kvp_config config = groups_config(4, N, windows, 2);
     config.retain_tokens = KVP_RETAIN_PROMPTS;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     set_window(&w, 0, seq, 0, 4);
     assert_cold(&w, 5, 3, 1);
-    end_world(&w);
 }
 
 TEST(test_sinks_stay)
 {
     kvp_config config = retained(4, KVP_RETAIN_PROMPTS);
     config.groups[0].sink_tokens = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = run(&w, 32, 0);
     set_window(&w, 0, seq, 0, 4); /* without sinks */
     assert_cold(&w, 2, 3, 4, 5, 6, 7, 1);
-    end_world(&w);
 }
 
 /* What a step parks goes to the head when the step is done, unless it was hit and released. */
@@ -163,7 +152,7 @@ TEST(test_parked_blocks)
 {
     kvp_config config = retained(6, KVP_RETAIN_PROMPTS);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 26, NULL);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 26));
@@ -171,7 +160,6 @@ TEST(test_parked_blocks)
     close_seq(&w, open_done(&w, ints(0), 8));
     assert_ok(kvp_step_done(w.cache, step, NULL));
     assert_cold(&w, 3, 4, 5, 2, 1);
-    end_world(&w);
 }
 
 /* What places need was cached before, and no step has it: a close does not make it wait for one. */
@@ -179,16 +167,14 @@ TEST(test_a_close_parks_only_what_it_held)
 {
     kvp_config config = retained(6, KVP_RETAIN_PROMPTS);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = run(&w, 26, 20);
     const kvp_stats before = stats_of(&w);
     const uint64_t step = begin_step(&w);
     close_seq(&w, seq);
     const kvp_stats after = stats_of(&w);
-    assert_int_equal(after.parked_blocks, before.held_blocks);
-    assert_int_equal(after.cached_blocks, before.cached_blocks);
+    assert_fields(after, parked_blocks, before.held_blocks, cached_blocks, before.cached_blocks);
     assert_ok(kvp_step_done(w.cache, step, NULL));
-    end_world(&w);
 }
 
 TEST(test_the_host_does_not_keep_them)
@@ -196,14 +182,12 @@ TEST(test_the_host_does_not_keep_them)
     kvp_config config = retained(6, KVP_RETAIN_PROMPTS);
     config.n_blocks = 9;
     config.host_blocks = 9;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     close_seq(&w, run(&w, 26, 0)); /* entries 0 .. 3 are needed by no place */
     evict_blocks(&w, 6);           /* two free ones, and these */
-    assert_int_equal(stats_of(&w).evicted_blocks, 4);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
+    assert_fields(stats_of(&w), evicted_blocks, 4, kept_blocks, 0);
     evict_blocks(&w, 8);
     assert_int_equal(stats_of(&w).kept_blocks, 2); /* entries 4 and 5 */
-    end_world(&w);
 }
 
 TEST(test_a_log_says_it)

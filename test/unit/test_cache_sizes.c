@@ -37,7 +37,7 @@ TEST(test_what_ordered_caches_are_asked)
     kvp_config config = tiers_config(4, 4, 15, 15);
     config.max_tree_tokens = 8;
     config.max_events = 64;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event event = {.number = 77};
     kvp_copy copy = {.src_block = 77};
     kvp_seq shared = {77};
@@ -75,12 +75,11 @@ TEST(test_what_ordered_caches_are_asked)
     /* Who has no use for the report gives no number. */
     assert_ok(kvp_seq_invalidate(w.cache, parent, 0, NULL, 0, NULL));
     assert_int_equal(info_of(&w, parent).computed_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_what_overlapped_caches_are_asked)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut = {77};
     kvp_copy copy = {.src_block = 77};
     uint32_t n;
@@ -98,7 +97,6 @@ TEST(test_what_overlapped_caches_are_asked)
     assert_status(KVP_E_ARG, kvp_step_failed(w.cache, step + 1, NULL, 0, &n));
     assert_status(KVP_E_STATE, kvp_plan_take(w.cache, NULL, 0, &n));
     assert_ok(kvp_step_failed(w.cache, step, NULL, 0, NULL));
-    end_world(&w);
 }
 
 TEST(test_a_buffer_of_no_bytes_is_measured)

@@ -18,11 +18,9 @@ static void at_corners(void (*scene)(uint64_t start))
 {
     play(scene, 0);
     play(scene, 5);
-    for (size_t i = 0; i < N_CORNERS; i++) {
-        for (uint64_t start = corners[i] - NEAR; start <= corners[i] + NEAR; start++) {
+    for (size_t i = 0; i < N_CORNERS; i++)
+        for (uint64_t start = corners[i] - NEAR; start <= corners[i] + NEAR; start++)
             play(scene, start);
-        }
-    }
 }
 
 static uint32_t need_of_one(world *w, kvp_seq seq)
@@ -34,7 +32,7 @@ static uint32_t need_of_one(world *w, kvp_seq seq)
 /* A block that nobody has left is written in place, whatever is out. */
 static void play_untouched(uint64_t start)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(6), 1, 0));
     close_seq(&w, fork_seq(&w, seq, 6)); /* its block is looked at before it is written to */
@@ -43,7 +41,6 @@ static void play_untouched(uint64_t start)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(7), 1, 0));
     assert_row(&w, seq, 1, 2);
     assert_empty_step(&w, start + 2);
-    end_world(&w);
 }
 
 TEST(test_a_block_that_was_never_left_is_not_touched)
@@ -56,7 +53,7 @@ TEST(test_a_block_that_was_never_left_is_not_touched)
 static void play_cut_writer(uint64_t start)
 {
     for (int waits = 0; waits < 2; waits++) {
-        world w = steps_world(15, 0);
+        scoped_world w = steps_world(15, 0);
         const kvp_seq first = open_done(&w, ints(0), 6);
         assert_ok(kvp_seq_extend(w.cache, first, ints(6), 1, 0));
         (void)begin_step(&w); /* writes slot 10 */
@@ -75,7 +72,6 @@ static void play_cut_writer(uint64_t start)
         }
         assert_ok(kvp_seq_extend(w.cache, heir, ints(60), 1, 0));
         assert_int_equal(row_entry(&w, heir, 1), waits ? 2 : 3);
-        end_world(&w);
     }
 }
 
@@ -87,7 +83,7 @@ TEST(test_a_block_that_a_cut_writer_left_is_copied_until_its_step_is_done)
 /* Numbers go on while the sequences stay: what steps left long ago is forgotten. */
 static void play_many_steps(uint64_t start)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq writer = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, writer, ints(6), 1, 0));
     const uint64_t step = begin_step(&w);
@@ -100,7 +96,6 @@ static void play_many_steps(uint64_t start)
         assert_int_equal(need_of_one(&w, heir), 0);
         (void)done_step(&w, next);
     }
-    end_world(&w);
 }
 
 TEST(test_a_block_is_not_touched_by_steps_of_long_ago)
@@ -111,7 +106,7 @@ TEST(test_a_block_is_not_touched_by_steps_of_long_ago)
 /* What a copy brings counts when its step takes effect, and is awaited until then. */
 static void play_arrival(uint64_t start)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq b = fork_seq(&w, a, 6);
     assert_ok(kvp_seq_extend(w.cache, b, ints(6), 2, 0)); /* block 3 is a copy of block 2 */
@@ -121,7 +116,6 @@ static void play_arrival(uint64_t start)
     assert_int_equal(match(&w, ints(0), 12).cached_tokens, 4);
     assert_int_equal(done_step(&w, start + 1), start + 1);
     assert_int_equal(match(&w, ints(0), 12).cached_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_what_a_copy_brings_is_awaited_until_its_step_takes_effect)
@@ -133,7 +127,7 @@ TEST(test_what_a_copy_brings_is_awaited_until_its_step_takes_effect)
  * block anew does not. */
 static void play_failure(uint64_t start)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     uint32_t n_cut;
     const kvp_seq a = open_done(&w, ints(0), 8);
@@ -147,7 +141,6 @@ static void play_failure(uint64_t start)
     assert_ok(kvp_step_failed(w.cache, step, cut, 4, &n_cut));
     assert_int_equal(n_cut, 1);
     assert_int_equal(info_of(&w, a).computed_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_failed_step_takes_back_what_its_copies_were_to_bring)
@@ -162,7 +155,7 @@ static void play_tree(uint64_t start)
     static const int32_t leaf = 1;
     kvp_config config = steps_config(4, 4, 15, 0);
     config.max_tree_tokens = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     const uint32_t two = 2;
     kvp_batch batch = batch_of(&seq, &two, 1);
@@ -176,7 +169,6 @@ static void play_tree(uint64_t start)
     (void)begin_step(&w); /* was not given the tree */
     assert_ok(kvp_seq_accept(w.cache, &accept));
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_a_tree_is_in_flight_until_its_step_is_done)
@@ -191,7 +183,7 @@ static void play_failed_tree(uint64_t start)
     for (int later = 0; later < 2; later++) {
         kvp_config config = steps_config(4, 4, 15, 0);
         config.max_tree_tokens = 8;
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         const kvp_seq seq = open_done(&w, ints(0), 6);
         const uint32_t two = 2;
         kvp_batch batch = batch_of(&seq, &two, 1);
@@ -202,7 +194,6 @@ static void play_failed_tree(uint64_t start)
         assert_int_equal(next, start + 2);
         assert_ok(kvp_step_failed(w.cache, later ? next : step, NULL, 0, NULL));
         assert_int_equal(info_of(&w, seq).tree_tokens, later ? 2 : 0);
-        end_world(&w);
     }
 }
 
@@ -218,15 +209,12 @@ static void play_events(uint64_t start)
     kvp_event events[8];
     uint32_t n;
     config.max_events = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     assert_ok(kvp_events_read(w.cache, start + 1, events, 8, NULL, &n));
     assert_int_equal(n, 3);
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(events[i].number, start + 1 + i);
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].position, 4 * i);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        assert_fields(events[i], number, start + 1 + i, kind, KVP_EVENT_STORED, position, 4 * i);
     assert_ok(kvp_events_read(w.cache, start + 4, events, 8, NULL, &n));
     assert_int_equal(n, 0);
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, start + 5, events, 8, NULL, &n));
@@ -235,7 +223,6 @@ static void play_events(uint64_t start)
     assert_ok(kvp_events_read(w.cache, start + 3, events, 8, NULL, &n));
     assert_int_equal(n, 8);
     assert_int_equal(events[7].number, start + 10);
-    end_world(&w);
 }
 
 TEST(test_events_are_numbered_on)
@@ -247,7 +234,7 @@ TEST(test_events_are_numbered_on)
 static void play_handles(uint64_t start)
 {
     (void)start; /* generations are near it */
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq old = open_seq(&w, ints(0), 4, NULL);
     kvp_ns old_ns;
     assert_ok(kvp_ns_open(w.cache, "a", 1, &old_ns));
@@ -262,7 +249,6 @@ static void play_handles(uint64_t start)
         old = seq;
         old_ns = ns;
     }
-    end_world(&w);
 }
 
 TEST(test_closed_handles_stay_stale)
@@ -272,8 +258,7 @@ TEST(test_closed_handles_stay_stale)
 
 int main(void)
 {
-    if (!start_at(1)) {
+    if (!start_at(1))
         return 0; /* a library without checks cannot */
-    }
     return run_all_tests(NULL, NULL);
 }

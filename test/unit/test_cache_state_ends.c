@@ -33,15 +33,13 @@ TEST(test_the_end_of_a_prompt_is_where_its_units_end)
 {
     uint32_t n_cut = 0;
     for (uint32_t n = 3; n < 12; n++) {
-        world w = short_world(n);
+        scoped_world w = short_world(n);
         const kvp_seq seq = open_seq(&w, ints(0), 25, NULL);
         const uint32_t kept = kept_units(&w, seq);
         assert_int_equal(state_of(&w, seq).prompt_end, kept < 6 ? 4 * kept : 24);
         n_cut += kept > 0 && kept < 6;
-        if (kept > 0) {
+        if (kept > 0)
             keep_at(&w, seq, state_of(&w, seq).prompt_end);
-        }
-        end_world(&w);
     }
     assert_true(n_cut > 2);
 }
@@ -50,12 +48,11 @@ TEST(test_a_branch_is_no_end_behind_the_last)
 {
     uint32_t n_branches = 0;
     for (uint32_t n = 4; n < 13; n++) {
-        world w = short_world(n);
+        scoped_world w = short_world(n);
         int32_t other[25];
         leave_cached(&w, ints(0), 13);
-        for (uint32_t i = 0; i < 25; i++) {
+        for (uint32_t i = 0; i < 25; i++)
             other[i] = i < 12 ? *ints((int32_t)i) : 1000 + (int32_t)i;
-        }
         const kvp_seq seq = open_seq(&w, other, 25, NULL);
         const kvp_state_info ends = state_of(&w, seq);
         assert_true(ends.prompt_end <= 4 * kept_units(&w, seq));
@@ -64,10 +61,8 @@ TEST(test_a_branch_is_no_end_behind_the_last)
             keep_at(&w, seq, ends.branch_end);
             n_branches++;
         }
-        if (ends.prompt_end != 0) {
+        if (ends.prompt_end != 0)
             keep_at(&w, seq, ends.prompt_end);
-        }
-        end_world(&w);
     }
     assert_in_range(n_branches, 1, 8);
 }

@@ -11,9 +11,8 @@ static kvp_seq open_path(world *w, const char *path, kvp_open_info *info)
 {
     int32_t tokens[64];
     const uint32_t n = 4 * (uint32_t)strlen(path);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = path[i / 4];
-    }
     tokens[n] = 'z';
     return open_seq(w, tokens, n + 1, info);
 }
@@ -32,9 +31,8 @@ static uint32_t units_hit(world *w, const char *path)
 {
     int32_t tokens[64];
     const uint32_t n = 4 * (uint32_t)strlen(path);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = path[i / 4];
-    }
     tokens[n] = 'z';
     return match(w, tokens, n + 1).hit_tokens / 4;
 }
@@ -50,15 +48,14 @@ static world order_world(void)
 /* n sequences without a known prefix take all free slots, and those of n checkpoints. */
 static void evict(world *w, uint32_t n)
 {
-    for (n += (uint32_t)slots_of(w).free_slots; n > 0; n--) {
+    for (n += (uint32_t)slots_of(w).free_slots; n > 0; n--)
         (void)open_seq(w, ints(1000), 1, NULL);
-    }
 }
 
 /* A conversation that goes on needs the last one only: those before keep their places. */
 TEST(test_checkpoints_on_the_way_are_not_renewed)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
     serve(&w, "x");
@@ -73,13 +70,12 @@ TEST(test_checkpoints_on_the_way_are_not_renewed)
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "ab"), 0);
     assert_int_equal(units_hit(&w, "abc"), 3);
-    end_world(&w);
 }
 
 /* What has two others beside the path goes last, also if it was not read. */
 TEST(test_a_place_where_paths_part_is_renewed)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
     serve(&w, "aq");
@@ -94,13 +90,12 @@ TEST(test_a_place_where_paths_part_is_renewed)
     assert_int_equal(units_hit(&w, "ars"), 1);
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "ars"), 0);
-    end_world(&w);
 }
 
 /* One is not enough: an answer that later prompts lack leaves one beside each turn. */
 TEST(test_one_other_beside_the_path_renews_nothing)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
     serve(&w, "aq");
@@ -109,13 +104,12 @@ TEST(test_one_other_beside_the_path_renews_nothing)
     evict(&w, 2);
     assert_int_equal(units_hit(&w, "a"), 0);
     assert_int_equal(units_hit(&w, "y"), 1);
-    end_world(&w);
 }
 
 /* What leaves the path further down is for the place there. */
 TEST(test_others_count_for_the_nearest_one_above)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
     serve(&w, "abp");
@@ -130,13 +124,12 @@ TEST(test_others_count_for_the_nearest_one_above)
     assert_int_equal(units_hit(&w, "abr"), 3);
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "abr"), 2);
-    end_world(&w);
 }
 
 /* A close that made and read nothing renews the last one that its path has. */
 TEST(test_a_path_that_ends_above_renews_its_own_last_one)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "abc");
     serve(&w, "y");
@@ -144,7 +137,6 @@ TEST(test_a_path_that_ends_above_renews_its_own_last_one)
     evict(&w, 2);
     assert_int_equal(units_hit(&w, "y"), 0);
     assert_int_equal(units_hit(&w, "abc"), 1);
-    end_world(&w);
 }
 
 /* A long path, with a checkpoint every few units: each comes and goes at the cost of the units up
@@ -156,7 +148,7 @@ TEST(test_an_eviction_costs_no_more_than_making_it_did)
     config.max_seq_tokens = 4 * UNITS + 4;
     config.max_seqs = 2 * N;
     config.state_slots = N + 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const uint64_t *walked = &w.cache->states.walked;
     const kvp_seq seq = open_seq(&w, ints(0), 4 * UNITS + 1, NULL);
     for (uint32_t u = EVERY; u <= UNITS; u += EVERY) {
@@ -175,7 +167,6 @@ TEST(test_an_eviction_costs_no_more_than_making_it_did)
     }
     assert_int_equal(slots_of(&w).evicted, N);
     assert_true(*walked - made <= 2 * made); /* counts and blocks, which are exposed once */
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

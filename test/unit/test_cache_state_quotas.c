@@ -27,9 +27,8 @@ static kvp_seq open_kept(const struct tenants *t, kvp_ns ns, int32_t first, uint
 {
     uint32_t outcome = KVP_CHECKPOINT_MADE;
     const kvp_seq seq = open_in(t, ns, first, n_tokens);
-    if (n_tokens % 4 == 0) {
+    if (n_tokens % 4 == 0)
         assert_ok(kvp_seq_checkpoint(t->w.cache, seq, &outcome));
-    }
     assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
     return seq;
 }
@@ -134,9 +133,8 @@ TEST(test_a_noisy_namespace_lives_on_its_own_slots)
         set_quota(&t, t.b, quota == 3 ? KVP_NO_QUOTA : quota);
         leave_kept(&t, t.a, 0, 4);
         leave_kept(&t, t.a, 100, 8);
-        for (int32_t i = 2; i < 9; i++) {
+        for (int32_t i = 2; i < 9; i++)
             leave_kept(&t, t.b, 100 * i, 4);
-        }
         assert_int_equal(hit_in(&t, t.a, 0, 4), quota == 3 ? 0 : 4);
         assert_int_equal(hit_in(&t, t.a, 100, 8), quota == 3 ? 0 : 8);
         assert_int_equal(hit_in(&t, t.b, 800, 4), 4); /* the newest */
@@ -151,12 +149,10 @@ TEST(test_what_is_borrowed_goes_first)
     const kvp_config config = slots_config(40, 8, 0);
     struct tenants t = make_tenants(&config);
     leave_kept(&t, t.w.ns, 0, 4); /* the oldest */
-    for (int32_t i = 1; i < 4; i++) {
+    for (int32_t i = 1; i < 4; i++)
         leave_kept(&t, t.a, 100 * i, 4);
-    }
-    for (int32_t i = 4; i < 7; i++) {
+    for (int32_t i = 4; i < 7; i++)
         leave_kept(&t, t.b, 100 * i, 4);
-    }
     set_quota(&t, t.a, 2);
     set_quota(&t, t.b, 2);
     const kvp_seq seq = open_kept(&t, t.w.ns, 700, 4);  /* takes the free one, and a's */
@@ -181,9 +177,8 @@ TEST(test_a_full_namespace_takes_its_own)
 {
     const kvp_config config = slots_config(40, 5, 0);
     struct tenants t = make_tenants(&config);
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 4; i++)
         leave_kept(&t, i < 2 ? t.a : t.b, 100 * i, 4);
-    }
     set_quota(&t, t.b, 2);
     const kvp_seq last = open_kept(&t, t.w.ns, 400, 3); /* takes the last free one */
     const kvp_seq seq = open_kept(&t, t.b, 500, 3);

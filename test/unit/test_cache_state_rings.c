@@ -49,18 +49,15 @@ static uint64_t free_slots(const world *w)
 /* The slots that the step reads and writes. */
 static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *writes, uint32_t n)
 {
-    int32_t slots[MOST];
-    int32_t got;
-    int32_t last;
+    int32_t slots[MOST], got, last;
     uint32_t n_slots;
     kvp_state_info info;
     assert_ok(kvp_meta_state_rings(w->cache, &seq, 1, MOST, &got, &n_slots, slots));
     assert_int_equal(got, read);
     assert_int_equal(n_slots, n);
     assert_memory_equal(slots, writes, n * sizeof(*writes));
-    for (uint32_t i = n; i < MOST; i++) {
+    for (uint32_t i = n; i < MOST; i++)
         assert_int_equal(slots[i], -1);
-    }
     assert_ok(kvp_meta_states(w->cache, &seq, 1, &got, &last));
     assert_true(got == read && last == writes[n - 1]);
     assert_ok(kvp_seq_state_get(w->cache, seq, &info));
@@ -75,7 +72,7 @@ static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *wri
 
 TEST(test_each_token_has_a_slot)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_int_equal(free_slots(&w), 8);
     assert_ok(extend(&w, seq, 4));
@@ -86,12 +83,11 @@ TEST(test_each_token_has_a_slot)
     assert_int_equal(free_slots(&w), 8);
     assert_ok(kvp_seq_truncate(w.cache, seq, 10, NULL));
     assert_writes(&w, seq, 3, 3);
-    end_world(&w);
 }
 
 TEST(test_all_or_none_of_the_drafts_are_accepted)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 3));
     assert_ok(kvp_seq_commit(w.cache, seq, 11));
@@ -104,13 +100,12 @@ TEST(test_all_or_none_of_the_drafts_are_accepted)
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     assert_writes(&w, seq, slots[0], slots[0]);
     assert_int_equal(free_slots(&w), 8);
-    end_world(&w);
 }
 
 /* Drafts that are taken back before the commit leave the states of those before. */
 TEST(test_truncate_first)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 5));
     assert_writes(&w, seq, 1, 2, 3, 4, 5, 1);
@@ -122,13 +117,12 @@ TEST(test_truncate_first)
     assert_ok(kvp_seq_commit(w.cache, seq, 10));
     assert_writes(&w, seq, 3, 3);
     assert_int_equal(free_slots(&w), 8);
-    end_world(&w);
 }
 
 /* A step that reads a checkpoint leaves it alone. */
 TEST(test_a_checkpoint_is_read)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     uint32_t outcome;
     assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
@@ -143,13 +137,12 @@ TEST(test_a_checkpoint_is_read)
     assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL)); /* beyond the ring, a checkpoint */
     assert_int_equal(free_slots(&w), 7);
     assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 7, NULL));
-    end_world(&w);
 }
 
 /* With more tokens a ring grows; without the flag they share the slot to write. */
 TEST(test_more_tokens)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 2));
     assert_writes(&w, seq, 1, 2, 1);
@@ -164,12 +157,11 @@ TEST(test_more_tokens)
     assert_writes(&w, seq, 1, 2, 3, 4, 1);
     assert_ok(kvp_seq_commit(w.cache, seq, 13));
     assert_writes(&w, seq, 1, 1);
-    end_world(&w);
 }
 
 TEST(test_a_failed_step_and_a_close_release_it)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 4));
     close_seq(&w, seq);
@@ -182,13 +174,12 @@ TEST(test_a_failed_step_and_a_close_release_it)
     assert_int_equal(free_slots(&w), 7);
     assert_ok(extend(&w, seq, 0)); /* the tokens are there still */
     assert_int_equal(free_slots(&w), 4);
-    end_world(&w);
 }
 
 /* Nothing is taken back from n_tokens on: a step that writes the ring goes on. */
 TEST(test_an_invalidate_from_the_end_leaves_it)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 4));
     const uint64_t before = free_slots(&w);
@@ -197,7 +188,6 @@ TEST(test_an_invalidate_from_the_end_leaves_it)
     assert_writes(&w, seq, 1, 2, 3, 4, 1);
     assert_ok(kvp_seq_commit(w.cache, seq, 10)); /* the drafts of that step */
     assert_int_equal(info_of(&w, seq).computed_tokens, 10);
-    end_world(&w);
 }
 
 /* On the way to the host and back the ring is lost, and the tokens are not. */
@@ -207,7 +197,7 @@ TEST(test_swap)
     config.state_slots = 10;
     config.host_blocks = 16;
     config.host_state_slots = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 4));
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
@@ -219,13 +209,12 @@ TEST(test_swap)
     assert_ok(extend(&w, seq, 0));
     assert_ok(kvp_seq_state_get(w.cache, seq, &info));
     assert_int_equal(info.ring_slots, 3);
-    end_world(&w);
 }
 
 /* A fork reads what its parent reads, and has no part in the ring. */
 TEST(test_fork)
 {
-    world w = ring_world(10);
+    scoped_world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     uint32_t outcome;
     assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
@@ -237,14 +226,13 @@ TEST(test_fork)
     assert_writes(&w, child, 1, 7, 6);
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
     assert_writes(&w, child, 1, 7, 6);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ admission */
 
 TEST(test_slots_are_counted)
 {
-    world w = ring_world(7); /* 6 usable */
+    scoped_world w = ring_world(7); /* 6 usable */
     const kvp_seq seqs[2] = {begin(&w), open_seq(&w, ints(100), 1, NULL)};
     assert_ok(kvp_seq_commit(w.cache, seqs[1], 1));
     const uint32_t counts[2] = {3, 4};
@@ -252,13 +240,10 @@ TEST(test_slots_are_counted)
     kvp_admission admission;
     kvp_shortage why;
     assert_ok(kvp_cache_can_extend(w.cache, &batch, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(w.cache, &batch));
     assert_ok(kvp_cache_shortage_get(w.cache, &why));
-    assert_int_equal(why.tier, KVP_STATE_SLOTS);
-    assert_int_equal(why.missing_blocks, 1);
-    assert_int_equal(why.index, 1);
+    assert_fields(why, tier, KVP_STATE_SLOTS, missing_blocks, 1, index, 1);
     assert_int_equal(free_slots(&w), 4);
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 8);
     const uint32_t fewer[2] = {3, 3};
@@ -269,14 +254,13 @@ TEST(test_slots_are_counted)
     assert_int_equal(free_slots(&w), 0);
     assert_writes(&w, seqs[0], 1, 3, 4, 1);
     assert_writes(&w, seqs[1], 2, 5, 6, 2);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- refusals */
 
 TEST(test_at_most_seventeen)
 {
-    world w = ring_world(40);
+    scoped_world w = ring_world(40);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, MOST));
     assert_int_equal(free_slots(&w), 38 - (MOST - 1));
@@ -289,13 +273,12 @@ TEST(test_at_most_seventeen)
     assert_status(KVP_E_TOO_LONG, kvp_cache_can_extend(w.cache, &batch, &admission));
     assert_ok(kvp_seq_commit(w.cache, seq, 9)); /* 17 are left: they have one slot between them */
     assert_int_equal(free_slots(&w), 38);
-    end_world(&w);
 }
 
 /* No token more, when all are computed, and one more without counts: neither needs a ring. */
 TEST(test_none_and_one)
 {
-    world w = ring_world(40);
+    scoped_world w = ring_world(40);
     const kvp_seq seq = begin(&w);
     const kvp_batch one_each = ring_batch(&seq, 1, NULL);
     const uint64_t n_free = free_slots(&w);
@@ -305,26 +288,24 @@ TEST(test_none_and_one)
     assert_ok(kvp_seq_state_get(w.cache, seq, &info));
     assert_int_equal(info.ring_slots, 0);
     assert_int_equal(free_slots(&w), n_free);
-    end_world(&w);
 }
 
 static void expect_wrong(const kvp_config *config)
 {
-    world w = make_world(config);
+    scoped_world w = make_world(config);
     const kvp_seq seq = open_seq(&w, ints(0), 1, NULL);
     const uint32_t two = 2;
     const kvp_batch batch = ring_batch(&seq, 1, &two);
     kvp_admission admission;
     assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch));
     assert_status(KVP_E_ARG, kvp_cache_can_extend(w.cache, &batch, &admission));
-    end_world(&w);
 }
 
 TEST(test_the_flag_is_refused)
 {
     kvp_config config = config_of(4, 4, 16);
     expect_wrong(&config); /* no states */
-    world w = ring_world(8);
+    scoped_world w = ring_world(8);
     const kvp_seq seq = begin(&w);
     const uint32_t two = 2;
     kvp_status status;
@@ -336,7 +317,6 @@ TEST(test_the_flag_is_refused)
     batch.tokens = ints(0);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
     assert_status(KVP_E_ARG, kvp_seq_fill_many(w.cache, &batch));
-    end_world(&w);
 }
 
 TEST(test_metadata_is_refused)

@@ -25,9 +25,8 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
 static void leave_kept(world *w, const int32_t *tokens, uint32_t n, uint32_t kept)
 {
     const kvp_seq seq = open_seq(w, tokens, n, NULL);
-    for (uint32_t u = 1; u <= kept; u++) {
+    for (uint32_t u = 1; u <= kept; u++)
         keep_at(w, seq, 4 * u);
-    }
     assert_ok(kvp_seq_commit(w->cache, seq, n));
     close_seq(w, seq);
 }
@@ -36,18 +35,16 @@ static void leave_kept(world *w, const int32_t *tokens, uint32_t n, uint32_t kep
 
 TEST(test_a_step_reads_one_slot_and_writes_one)
 {
-    world w = state_world(8, 5);
+    scoped_world w = state_world(8, 5);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     assert_slots(&w, seq, 0, 1);
-    assert_int_equal(state_of(&w, seq).prompt_end, 8);
-    assert_int_equal(state_of(&w, seq).branch_end, 0);
+    assert_fields(state_of(&w, seq), prompt_end, 8, branch_end, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_slots(&w, seq, 1, 1);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
     assert_slots(&w, seq, 1, 2);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_THERE);
-    int32_t read = -1;
-    int32_t write = -1;
+    int32_t read = -1, write = -1;
     assert_ok(kvp_meta_states(w.cache, &seq, 1, &read, &write));
     assert_true(read == 1 && write == 2);
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
@@ -58,12 +55,11 @@ TEST(test_a_step_reads_one_slot_and_writes_one)
     assert_true(s.taken == 2 && s.made == 1 && s.skipped == 0 && s.hits == 0 && s.evicted == 0);
     close_seq(&w, seq);
     assert_int_equal(slots_of(&w).free_slots, 3);
-    end_world(&w);
 }
 
 TEST(test_an_empty_sequence_takes_a_slot_when_it_grows)
 {
-    world w = state_world(8, 3);
+    scoped_world w = state_world(8, 3);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     assert_slots(&w, seq, 0, 0);
     assert_status(KVP_E_STATE, kvp_meta_states(w.cache, &seq, 1, NULL, NULL));
@@ -71,22 +67,18 @@ TEST(test_an_empty_sequence_takes_a_slot_when_it_grows)
     assert_slots(&w, seq, 0, 0);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(0), 1, 0));
     assert_slots(&w, seq, 0, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------------- hits */
 
 TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_open_info info;
     leave_kept(&w, ints(0), 9, 2);
     const uint32_t kept = 2; /* 1 is the first unit's, and 3 was written at last */
     const kvp_seq a = open_seq(&w, ints(0), 9, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.cached_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_END);
-    assert_int_equal(info.copied_tokens, 0);
+    assert_fields(info, hit_tokens, 8, cached_tokens, 8, stop, KVP_STOP_END, copied_tokens, 0);
     assert_int_equal(state_of(&w, a).read_slot, kept);
     assert_int_equal(state_of(&w, a).prompt_end, 0); /* it is there */
     const kvp_seq b = open_seq(&w, ints(0), 9, NULL);
@@ -96,54 +88,41 @@ TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
     assert_int_equal(stats_of(&w).copies, 0);
     kvp_block_info slot;
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, (int32_t)kept, &slot));
-    assert_int_equal(slot.state, KVP_BLOCK_HELD);
-    assert_int_equal(slot.ref_count, 2);
-    assert_int_equal(slot.sealed_units, 1);
-    assert_int_equal(slot.group, 1);
+    assert_fields(slot, state, KVP_BLOCK_HELD, ref_count, 2, sealed_units, 1, group, 1);
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 8, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 2, KVP_DEVICE, 1, &slot));
-    end_world(&w);
 }
 
 TEST(test_a_hit_ends_at_a_checkpoint)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     leave_kept(&w, ints(0), 17, 1);
     kvp_open_info info = match(&w, ints(0), 17);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_KV, stop_group, 1);
     info = match(&w, ints(0), 5); /* nothing was cut */
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_END);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_END, stop_group, 0);
     info = match(&w, ints(0), 4); /* the last token is computed: its unit is not matched */
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_END);
     info = match(&w, ints(0), 0);
     assert_int_equal(info.hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_hit_may_end_inside_a_block)
 {
     kvp_config config = config_of(8, 4, 8);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, ints(0), 17, 3);
     info = match(&w, ints(0), 17); /* 4, 8 and 12 are kept, 16 is not */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop_group, 1);
     const kvp_seq seq = open_seq(&w, ints(0), 17, &info);
     assert_int_equal(info.hit_tokens, 12);
     kvp_copy copy;
     assert_int_equal(take_plan(&w, &copy, 1), 1);
     assert_int_equal(copy.n_tokens, 4);
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
-    end_world(&w);
 }
 
 /* No room for the source: the hit goes back to a whole block that has a checkpoint, or further. */
@@ -151,7 +130,7 @@ TEST(test_a_hit_inside_a_block_that_does_not_fit)
 {
     kvp_config config = config_of(8, 4, 4);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     kvp_seq seq = open_seq(&w, ints(0), 21, NULL); /* three blocks; 4 and 20 are kept */
     keep_at(&w, seq, 4);
@@ -162,11 +141,8 @@ TEST(test_a_hit_inside_a_block_that_does_not_fit)
     kvp_prompt prompt = prompt_of(ints(0), 25);
     prompt.reserve_tokens = 7;
     seq = open_with(&w, &prompt, &info); /* 4 blocks, and no fifth for the source */
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_NO_ROOM, stop_group, 0);
     assert_slots(&w, seq, 0, state_of(&w, seq).write_slot);
-    end_world(&w);
 }
 
 TEST(test_hits_of_several_groups_end_at_any_unit)
@@ -175,17 +151,13 @@ TEST(test_hits_of_several_groups_end_at_any_unit)
     config.state_slots = 8;
     config.n_groups = 2;
     config.groups[1] = (kvp_group){0, 8, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12 */
     const kvp_open_info info = match(&w, ints(0), 33);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 2);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop, KVP_STOP_NO_KV, stop_group, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 33, NULL);
     assert_int_equal(state_of(&w, seq).prompt_end, 32);
     assert_int_equal(state_of(&w, seq).branch_end, 0); /* all of it is known */
-    end_world(&w);
 }
 
 /* Hits of several groups end at any unit, and so do chunks. */
@@ -194,34 +166,30 @@ TEST(test_chunks_end_where_hits_do)
     kvp_config config = config_of(8, 4, 32);
     config.state_slots = 8;
     config.n_groups = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t other[32];
     leave_cached(&w, ints(0), 32);
     memcpy(other, ints(0), sizeof(other));
     other[14] = other[31] = 1000;
     const kvp_seq seq = open_seq(&w, other, 32, NULL); /* 12 tokens are known, and 28 end a unit */
-    assert_int_equal(state_of(&w, seq).branch_end, 12);
-    assert_int_equal(state_of(&w, seq).prompt_end, 28);
+    assert_fields(state_of(&w, seq), branch_end, 12, prompt_end, 28);
     assert_int_equal(state_of(&w, open_seq(&w, ints(100), 4, NULL)).prompt_end, 0);
     keep_at(&w, seq, 12);
     keep_at(&w, seq, 28);
     assert_int_equal(match(&w, other, 32).hit_tokens, 28);
     assert_int_equal(match(&w, ints(0), 32).hit_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_open_names_where_chunks_should_end)
 {
-    world w = state_world(32, 16);
+    scoped_world w = state_world(32, 16);
     int32_t other[21];
     leave_cached(&w, ints(0), 21);
     memcpy(other, ints(0), sizeof(other));
-    for (uint32_t i = 12; i < 21; i++) {
+    for (uint32_t i = 12; i < 21; i++)
         other[i] = 1000 + (int32_t)i;
-    }
     const kvp_seq seq = open_seq(&w, other, 21, NULL);
-    assert_int_equal(state_of(&w, seq).branch_end, 12);
-    assert_int_equal(state_of(&w, seq).prompt_end, 20);
+    assert_fields(state_of(&w, seq), branch_end, 12, prompt_end, 20);
     keep_at(&w, seq, 12);
     keep_at(&w, seq, 20);
     assert_int_equal(match(&w, other, 21).hit_tokens, 20);
@@ -232,14 +200,13 @@ TEST(test_open_names_where_chunks_should_end)
     prompt.n_uncached = 1;
     prompt.uncached = &(kvp_range){9, 10};
     assert_int_equal(state_of(&w, open_with(&w, &prompt, NULL)).prompt_end, 8);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------- checkpoints */
 
 TEST(test_a_checkpoint_without_a_slot_is_skipped)
 {
-    world w = state_world(8, 2);
+    scoped_world w = state_world(8, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_unchanged(&w, assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_SKIPPED));
@@ -247,12 +214,11 @@ TEST(test_a_checkpoint_without_a_slot_is_skipped)
     assert_int_equal(slots_of(&w).skipped, 1);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 1, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
-    end_world(&w);
 }
 
 TEST(test_a_checkpoint_that_nobody_could_reach_is_skipped)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -267,13 +233,12 @@ TEST(test_a_checkpoint_that_nobody_could_reach_is_skipped)
     (void)fork_seq(&w, seq, 4); /* which might go on in the slot alone */
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_SKIPPED);
     assert_int_equal(slots_of(&w).skipped, 3);
-    end_world(&w);
 }
 
 /* A sequence that alone reads what others read before, and has another slot to write. */
 TEST(test_a_checkpoint_beside_a_slot_to_write)
 {
-    world w = state_world(16, 3);
+    scoped_world w = state_world(16, 3);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     const kvp_seq child = fork_seq(&w, seq, 4);
     const int32_t token = 9;
@@ -283,7 +248,6 @@ TEST(test_a_checkpoint_beside_a_slot_to_write)
     assert_int_equal(slots_of(&w).free_slots, 0);
     assert_int_equal(checkpoint(&w, child), KVP_CHECKPOINT_MADE);
     assert_slots(&w, child, 1, 2);
-    end_world(&w);
 }
 
 TEST(test_what_checkpoint_refuses)
@@ -320,7 +284,7 @@ TEST(test_blocks_of_a_closed_namespace_are_exposed)
     config.state_slots = 3;
     config.quotas = 1;
     config.max_namespaces = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_ns own = w.ns;
     assert_ok(kvp_ns_open(w.cache, "other", 5, &w.ns));
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
@@ -331,14 +295,13 @@ TEST(test_blocks_of_a_closed_namespace_are_exposed)
     (void)open_seq(&w, ints(50), 1, NULL);
     (void)open_seq(&w, ints(60), 1, NULL);
     assert_int_equal(slots_of(&w).evicted, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------- ways back, forks */
 
 TEST(test_truncate_goes_back_to_a_checkpoint)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 13, NULL);
     keep_at(&w, seq, 4);
     assert_ok(kvp_seq_commit(w.cache, seq, 13));
@@ -354,12 +317,11 @@ TEST(test_truncate_goes_back_to_a_checkpoint)
     assert_slots(&w, seq, 2, 2);
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     assert_slots(&w, seq, 0, 2);
-    end_world(&w);
 }
 
 TEST(test_fork_needs_the_state)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_seq child;
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     keep_at(&w, seq, 4);
@@ -384,12 +346,11 @@ TEST(test_fork_needs_the_state)
     assert_slots(&w, seq, 3, 3);
     assert_ok(kvp_seq_extend(w.cache, child, ints(10), 1, 0));
     assert_slots(&w, child, 2, 2); /* alone with it now */
-    end_world(&w);
 }
 
 TEST(test_what_was_read_survives_a_failed_step)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     keep_at(&w, seq, 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL)); /* the step of the 9th failed */
@@ -401,12 +362,11 @@ TEST(test_what_was_read_survives_a_failed_step)
     assert_slots(&w, seq, 2, 2);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 9, NULL, 0, NULL)); /* takes nothing back */
     assert_slots(&w, seq, 2, 2);
-    end_world(&w);
 }
 
 TEST(test_a_state_that_was_written_over_is_lost)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     keep_at(&w, seq, 4);
     assert_ok(kvp_seq_commit(w.cache, seq, 10));
@@ -425,23 +385,20 @@ TEST(test_a_state_that_was_written_over_is_lost)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 4, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL)); /* back to the checkpoint */
-    assert_int_equal(state_of(&w, seq).lost, 0);
-    assert_int_equal(state_of(&w, seq).read_slot, 1);
+    assert_fields(state_of(&w, seq), lost, 0, read_slot, 1);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 2, NULL, 0, NULL)); /* which is withdrawn */
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 0);
     kvp_block_info slot;
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot)); /* the fork holds it still */
-    assert_int_equal(slot.state, KVP_BLOCK_HELD);
-    assert_int_equal(slot.sealed_units, 0);
-    end_world(&w);
+    assert_fields(slot, state, KVP_BLOCK_HELD, sealed_units, 0);
 }
 
 /* ------------------------------------------------------------------------- admission, eviction */
 
 TEST(test_admission_counts_slots)
 {
-    world w = state_world(32, 4);
+    scoped_world w = state_world(32, 4);
     kvp_seq seq;
     leave_kept(&w, ints(0), 5, 1); /* slot 1 is cached */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL);
@@ -449,8 +406,7 @@ TEST(test_admission_counts_slots)
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK); /* one free, one that it reads */
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
     const kvp_admission admission = can_open(&w, &prompt);
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_unchanged(
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     assert_shortage(&w, KVP_E_NO_BLOCKS, 0, 1);
@@ -458,8 +414,7 @@ TEST(test_admission_counts_slots)
     seq = open_seq(&w, ints(70), 1, NULL); /* evicts the checkpoint */
     const kvp_evicted *evicted = NULL;
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted->group, 1);
-    assert_int_equal(evicted->block, 1);
+    assert_fields(*evicted, group, 1, block, 1);
     assert_int_equal(slots_of(&w).evicted, 1);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_LATER);
     assert_ok(kvp_seq_commit(w.cache, a, 1));
@@ -476,12 +431,11 @@ TEST(test_admission_counts_slots)
     assert_shortage(&w, KVP_E_NO_BLOCKS, 1, 1);
     close_seq(&w, seq);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    end_world(&w);
 }
 
 TEST(test_the_last_checkpoint_of_a_row_goes_last)
 {
-    world w = state_world(32, 6);
+    scoped_world w = state_world(32, 6);
     leave_kept(&w, ints(0), 13, 3);                    /* slots 1, 2, 3; 4 was written at last */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL); /* free ones first */
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
@@ -494,29 +448,26 @@ TEST(test_the_last_checkpoint_of_a_row_goes_last)
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 12);
     close_seq(&w, a);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 TEST(test_a_block_takes_its_checkpoint_with_it)
 {
-    world w = state_world(4, 8);
+    scoped_world w = state_world(4, 8);
     const kvp_evicted *evicted = NULL;
     leave_kept(&w, ints(0), 13, 3);                    /* 4 blocks; the last has no content */
     const kvp_seq a = open_seq(&w, ints(50), 8, NULL); /* the free one, and the third unit's */
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].group, 1);
-    assert_int_equal(evicted[0].block, 3);
+    assert_fields(evicted[0], group, 1, block, 3);
     assert_int_equal(evicted[1].group, 0);
     assert_memory_equal(&evicted[0].hash, &evicted[1].hash, sizeof(kvp_hash));
     assert_int_equal(slots_of(&w).cached_slots, 2);
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 8);
     close_seq(&w, a);
-    end_world(&w);
 }
 
 TEST(test_a_held_checkpoint_stays_with_its_node)
 {
-    world w = state_world(4, 8);
+    scoped_world w = state_world(4, 8);
     leave_kept(&w, ints(0), 5, 1);
     const kvp_seq seq = open_seq(&w, ints(0), 5, NULL);
     assert_int_equal(state_of(&w, seq).read_slot, 1);
@@ -526,13 +477,12 @@ TEST(test_a_held_checkpoint_stays_with_its_node)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
     assert_int_equal(slots_of(&w).cached_slots, 1);
-    end_world(&w);
 }
 
 /* A checkpoint goes for its slot: blocks that lead to no other one go next. */
 TEST(test_blocks_without_a_state_go_first)
 {
-    world w = state_world(9, 5);
+    scoped_world w = state_world(9, 5);
     leave_kept(&w, ints(0), 8, 1);          /* blocks 1, 2; slot 1 after the first */
     leave_kept(&w, ints(50), 8, 2);         /* blocks 3, 4; slots 2 and 3 */
     leave_kept(&w, ints(100), 8, 0);        /* blocks 5, 6 */
@@ -545,7 +495,6 @@ TEST(test_blocks_without_a_state_go_first)
     assert_queue(&w, 0, 1, 2, 4, 3, 6, 5);
     (void)open_seq(&w, ints(170), 1, NULL); /* block 1, slot 3 */
     assert_queue(&w, 0, 4, 3, 2, 6, 5);
-    end_world(&w);
 }
 
 TEST(test_events_tell_checkpoints)
@@ -553,35 +502,31 @@ TEST(test_events_tell_checkpoints)
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 3;
     config.max_events = 16;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[16];
     uint32_t n = 0;
     leave_kept(&w, ints(0), 5, 1);
     assert_ok(kvp_events_read(w.cache, 1, events, 16, NULL, &n));
     assert_int_equal(n, 2); /* the unit's block, its state */
-    assert_int_equal(events[1].kind, KVP_EVENT_STORED);
-    assert_int_equal(events[1].group, 1);
+    assert_fields(events[1], kind, KVP_EVENT_STORED, group, 1);
     assert_memory_equal(&events[1].hash, &events[0].hash, sizeof(kvp_hash));
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL);
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
     assert_ok(kvp_events_read(w.cache, 1, events, 16, NULL, &n));
     assert_int_equal(n, 3);
-    assert_int_equal(events[2].kind, KVP_EVENT_REMOVED);
-    assert_int_equal(events[2].group, 1);
+    assert_fields(events[2], kind, KVP_EVENT_REMOVED, group, 1);
     close_seq(&w, a);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 TEST(test_reset_frees_slots)
 {
-    world w = state_world(8, 6);
+    scoped_world w = state_world(8, 6);
     leave_kept(&w, ints(0), 5, 1);
     (void)open_seq(&w, ints(50), 1, NULL);
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(slots_of(&w).free_slots, 5);
     assert_slots(&w, open_seq(&w, ints(0), 5, NULL), 0, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- refusals */

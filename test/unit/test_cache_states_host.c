@@ -19,36 +19,29 @@ static world host_world(uint32_t usable, uint32_t slots, uint32_t host_slots)
 static uint32_t take_states(const world *w, kvp_copy *out)
 {
     kvp_copy copies[64];
-    uint32_t n;
-    uint32_t n_states = 0;
+    uint32_t n, n_states = 0;
     assert_ok(kvp_plan_take(w->cache, copies, 64, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (copies[i].group == 1)
             out[n_states++] = copies[i];
-    }
     return n_states;
 }
 
 static void assert_copy(const kvp_copy *copy, uint32_t to, int32_t src, int32_t dst)
 {
-    assert_int_equal(copy->src_tier, !to);
-    assert_int_equal(copy->dst_tier, to);
-    assert_int_equal(copy->src_block, src);
-    assert_int_equal(copy->dst_block, dst);
-    assert_int_equal(copy->n_tokens, 1);
+    assert_fields(*copy, src_tier, !to, dst_tier, to, src_block, src, dst_block, dst, n_tokens, 1);
 }
 
 static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
 {
     kvp_shortage shortage;
     assert_ok(kvp_cache_shortage_get(w->cache, &shortage));
-    assert_int_equal(shortage.tier, tier);
-    assert_int_equal(shortage.missing_blocks, missing);
+    assert_fields(shortage, tier, tier, missing_blocks, missing);
 }
 
 TEST(test_out_and_in)
 {
-    world w = host_world(8, 5, 3);
+    scoped_world w = host_world(8, 5, 3);
     kvp_copy copy[4];
     kvp_state_stats stats;
     kvp_block_info info;
@@ -60,10 +53,8 @@ TEST(test_out_and_in)
     assert_int_equal(take_states(&w, copy), 1);
     assert_copy(copy, KVP_HOST, 1, 1);
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
-    assert_int_equal(stats.free_slots, 4);
-    assert_int_equal(stats.host_usable_slots, 2);
-    assert_int_equal(stats.host_held_slots, 1);
-    assert_int_equal(stats.host_free_slots, 1);
+    assert_fields(stats, free_slots, 4, host_usable_slots, 2, host_held_slots, 1, host_free_slots,
+                  1);
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &info));
     assert_int_equal(info.state, KVP_BLOCK_HELD);
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 3, &info));
@@ -77,13 +68,12 @@ TEST(test_out_and_in)
     assert_copy(copy, KVP_DEVICE, 1, 2);
     close_seq(&w, seq);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 /* Sequences that share a state share its copy, and then each needs a slot to write. */
 TEST(test_what_is_shared_is_copied_once)
 {
-    world w = host_world(8, 6, 2);
+    scoped_world w = host_world(8, 6, 2);
     kvp_copy copy[4];
     kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
     assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
@@ -97,13 +87,12 @@ TEST(test_what_is_shared_is_copied_once)
     assert_slots(&w, seqs[1], 1, 3);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* One slot that they read, and one for each to write. */
 TEST(test_slots_of_those_that_share)
 {
-    world w = host_world(8, 6, 2);
+    scoped_world w = host_world(8, 6, 2);
     kvp_copy copy[4];
     kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
     assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
@@ -120,13 +109,12 @@ TEST(test_slots_of_those_that_share)
     close_seq(&w, more[1]);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* A checkpoint that is there still is read where it is. */
 TEST(test_a_checkpoint_is_found)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     uint32_t outcome;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -140,13 +128,12 @@ TEST(test_a_checkpoint_is_found)
     assert_int_equal(info.read_slot, 1);
     assert_true(info.write_slot > 1);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* The checkpoint that a sequence finds is no room for the slot that it writes. */
 TEST(test_a_found_checkpoint_is_not_available)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -162,27 +149,24 @@ TEST(test_a_found_checkpoint_is_not_available)
     assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
     close_seq(&w, more[1]);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Neither way is begun without slots: the calls say which are missing, and nothing has changed. */
 TEST(test_slots_that_are_missing)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 4), open_done(&w, ints(50), 4)};
     assert_ok(kvp_cache_can_swap_out(w.cache, seqs, 2, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_out(w.cache, seqs, 2, NULL));
     assert_missing(&w, KVP_HOST_STATE_SLOTS, 1);
     assert_ok(kvp_seq_swap_out(w.cache, seqs, 1, NULL));
     (void)take_states(&w, copy);
     const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
     assert_ok(kvp_cache_can_swap_in(w.cache, seqs, 1, 1, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, seqs, 1, 1, NULL));
     assert_missing(&w, KVP_STATE_SLOTS, 1);
     close_seq(&w, more[0]);
@@ -190,26 +174,24 @@ TEST(test_slots_that_are_missing)
     close_seq(&w, more[1]);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* A copy into a slot that is free again is taken out of the plan. */
 TEST(test_copies_nobody_needs)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     close_seq(&w, seq);
     assert_int_equal(take_states(&w, copy), 0);
-    end_world(&w);
 }
 
 /* A block that is kept on the host leaves its checkpoint where it is; the prompt hits both. When
  * the host loses the block, too, the checkpoint goes. */
 TEST(test_checkpoints_of_blocks_on_the_host)
 {
-    world w = host_world(4, 6, 2);
+    scoped_world w = host_world(4, 6, 2);
     kvp_state_stats stats;
     kvp_open_info info;
     kvp_copy copy[4];
@@ -221,18 +203,14 @@ TEST(test_checkpoints_of_blocks_on_the_host)
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.cached_slots, 1);
     const kvp_seq again = open_seq(&w, ints(0), 11, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 8, host_blocks, 2);
     assert_int_equal(state_of(&w, again).read_slot, 1);
     close_seq(&w, again);
-    for (int i = 2; i < 6; i++) {
+    for (int i = 2; i < 6; i++)
         leave_cached(&w, ints(100 * i), 15);
-    }
     (void)take_states(&w, copy);
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
-    assert_int_equal(stats.cached_slots, 0);
-    assert_int_equal(stats.evicted, 1);
-    end_world(&w);
+    assert_fields(stats, cached_slots, 0, evicted, 1);
 }
 
 /* A hit ends inside a block that only the host has: what it needs of it is copied from there. */
@@ -242,7 +220,7 @@ TEST(test_a_hit_inside_a_block_on_the_host)
     config.state_slots = 6;
     config.host_blocks = 9;
     config.host_state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     kvp_copy copies[8];
     uint32_t n;
@@ -254,14 +232,11 @@ TEST(test_a_hit_inside_a_block_on_the_host)
     leave_cached(&w, ints(100), 15); /* takes all four blocks */
     drop_plan(&w);
     const kvp_seq again = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.host_tokens, 6);
+    assert_fields(info, hit_tokens, 6, host_blocks, 1, host_tokens, 6);
     assert_ok(kvp_plan_take(w.cache, copies, 8, &n));
     assert_int_equal(copies[n - 1].src_tier, KVP_HOST);
     assert_int_equal(copies[n - 1].dst_block, row_of(&w, 0, again)[1]);
     assert_int_equal(copies[n - 1].n_tokens, 2);
-    end_world(&w);
 }
 
 /* The plan has room for fewer blocks than the prompt has on the host. */
@@ -272,7 +247,7 @@ TEST(test_a_hit_that_the_plan_cuts)
     config.host_blocks = 32;
     config.host_state_slots = 2;
     config.max_copies = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_copy copies[8];
     uint32_t n;
     kvp_seq seq = open_seq(&w, ints(0), 24, NULL);
@@ -290,10 +265,7 @@ TEST(test_a_hit_that_the_plan_cuts)
     }
     kvp_open_info info;
     (void)open_seq(&w, ints(0), 25, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 8, host_tokens, 8, stop, KVP_STOP_NO_ROOM);
 }
 
 /* A hit inside a block that is given up ends at a checkpoint of fewer blocks: those behind it are
@@ -304,7 +276,7 @@ TEST(test_host_tokens_of_a_hit_that_was_given_up)
     config.state_slots = 8;
     config.host_blocks = 8;
     config.host_state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     uint32_t outcome;
     kvp_open_info info;
     kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
@@ -318,25 +290,20 @@ TEST(test_host_tokens_of_a_hit_that_was_given_up)
     close_seq(&w, open_seq(&w, ints(200), 24, NULL)); /* the first two go to the host */
     drop_plan(&w);
     info = match(&w, ints(0), 25);
-    assert_int_equal(info.hit_tokens, 20);
-    assert_int_equal(info.host_tokens, 16);
+    assert_fields(info, hit_tokens, 20, host_tokens, 16);
     kvp_prompt prompt = prompt_of(ints(0), 25);
     prompt.reserve_tokens = 7; /* 4 blocks, and no fifth for the source of the third */
     seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.host_tokens, 8);
+    assert_fields(info, stop, KVP_STOP_NO_ROOM, hit_tokens, 8, host_blocks, 1, host_tokens, 8);
     assert_int_equal(stats_of(&w).host_tokens, 8);
     assert_int_equal(info.taken_blocks, 4);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* A state that is lost stays lost on the host, and the sequence cannot come back. */
 TEST(test_a_lost_state)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
@@ -346,7 +313,6 @@ TEST(test_a_lost_state)
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_status(KVP_E_DROPPED, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

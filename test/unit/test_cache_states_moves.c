@@ -25,11 +25,9 @@ static uint64_t begin(const world *w, kvp_copy *out_states, uint32_t *out_n)
     uint64_t step;
     *out_n = 0;
     assert_ok(kvp_step_begin(w->cache, copies, 64, &n, &step));
-    for (uint32_t i = 0; i < n; i++) {
-        if (copies[i].group == 1) {
+    for (uint32_t i = 0; i < n; i++)
+        if (copies[i].group == 1)
             out_states[(*out_n)++] = copies[i];
-        }
-    }
     return step;
 }
 
@@ -50,11 +48,8 @@ static uint64_t begin_move(const world *w, uint32_t to, int32_t src, int32_t dst
     uint32_t n;
     const uint64_t step = begin(w, states, &n);
     assert_int_equal(n, 1);
-    assert_int_equal(states[0].src_tier, !to);
-    assert_int_equal(states[0].dst_tier, to);
-    assert_int_equal(states[0].src_block, src);
-    assert_int_equal(states[0].dst_block, dst);
-    assert_int_equal(states[0].n_tokens, 1);
+    assert_fields(states[0], src_tier, !to, dst_tier, to, src_block, src, dst_block, dst, n_tokens,
+                  1);
     return step;
 }
 
@@ -97,7 +92,7 @@ static kvp_seq open_moved(world *w, uint32_t n)
 
 TEST(test_a_state_moves_while_steps_are_out)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 8);
     const uint64_t before = begin_other(&w);
     (void)swap_out(&w, &seq, 1);
@@ -115,19 +110,17 @@ TEST(test_a_state_moves_while_steps_are_out)
     (void)done_step(&w, out);
     (void)done_step(&w, in);
     assert_int_equal(slots_of(&w).held_slots, 2);
-    end_world(&w);
 }
 
 /* One for the state, and one to write: though it is alone with what it reads. */
 TEST(test_the_way_back_takes_two_slots)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     kvp_seq others[7];
     uint32_t need = 77;
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 7; i++)
         others[i] = open_seq(&w, ints(100 + 10 * (int32_t)i), 1, NULL);
-    }
     assert_ok(kvp_state_swap_need(w.cache, &seq, 1, 1, &need));
     assert_int_equal(need, 2);
     assert_admission(can_swap_in(&w, &seq, 1, 1), KVP_ADMIT_LATER, 3, 9, 0);
@@ -138,13 +131,12 @@ TEST(test_the_way_back_takes_two_slots)
     close_seq(&w, others[0]);
     (void)swap_in(&w, &seq, 1, 1);
     assert_int_equal(slots_of(&w).free_slots, 0);
-    end_world(&w);
 }
 
 /* The state after the computed tokens goes, not the one that a step leaves. */
 TEST(test_what_steps_leave_stays_behind)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 4);
     const uint32_t n = 5;
     assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0)); /* writes slot 2 */
@@ -157,12 +149,11 @@ TEST(test_what_steps_leave_stays_behind)
     (void)done_step(&w, step);
     (void)done_step(&w, out);
     assert_int_equal(info_of(&w, seq).computed_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_a_state_that_did_not_arrive_is_lost)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 6);
     (void)swap_in(&w, &seq, 1, 1);
     kvp_seq child;
@@ -176,13 +167,12 @@ TEST(test_a_state_that_did_not_arrive_is_lost)
     assert_int_equal(state_of(&w, stranger).lost, 0);
     assert_status(KVP_E_DROPPED, kvp_seq_extend(w.cache, seq, ints(0), 1, 0));
     assert_int_equal(slots_of(&w).held_slots, 1);
-    end_world(&w);
 }
 
 /* The KV was found on the device: only the state had to be copied. */
 TEST(test_kv_that_is_there_stays)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     assert_int_equal(swap_in(&w, &seq, 1, 0).copied_blocks, 0);
     const uint32_t slot = state_of(&w, seq).read_slot;
@@ -190,13 +180,12 @@ TEST(test_kv_that_is_there_stays)
     assert_int_equal(fail_step(&w, step, seq), 1);
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
     assert_int_equal(state_of(&w, seq).lost, 1);
-    end_world(&w);
 }
 
 /* What a later step would commit of it rests on the state; so does what the earlier one would. */
 TEST(test_commits_of_a_lost_state_are_dropped)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     const uint64_t before = begin_other(&w);
     const uint32_t n = 9;
@@ -210,13 +199,12 @@ TEST(test_commits_of_a_lost_state_are_dropped)
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_int_equal(slots_of(&w).held_slots, 0);
-    end_world(&w);
 }
 
 /* A checkpoint that another sequence made in the meantime has the same state. */
 TEST(test_a_checkpoint_takes_the_place_of_a_lost_state)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 8);
     kvp_seq child;
     assert_ok(kvp_seq_fork(w.cache, seq, KVP_END, 0, &child)); /* reads slot 1, too */
@@ -228,12 +216,11 @@ TEST(test_a_checkpoint_takes_the_place_of_a_lost_state)
     assert_int_equal(fail_step(&w, step, seq), 1);
     assert_slots(&w, seq, 1, 0);
     assert_int_equal(state_of(&w, seq).lost, 0);
-    end_world(&w);
 }
 
 TEST(test_no_checkpoint_of_what_is_not_there)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
     const uint32_t slot = state_of(&w, seq).read_slot;
@@ -243,13 +230,12 @@ TEST(test_no_checkpoint_of_what_is_not_there)
     assert_int_equal(slots_of(&w).skipped, 2);
     (void)done_step(&w, before);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
-    end_world(&w);
 }
 
 /* A state on the host that never came there: the sequence can only be closed. */
 TEST(test_a_state_that_did_not_leave_is_lost)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq other = open_seq(&w, ints(0), 9, NULL);
     assert_ok(kvp_seq_commit(w.cache, other, 9));
     (void)swap_out(&w, &other, 1); /* its KV is on the host, too */
@@ -266,13 +252,12 @@ TEST(test_a_state_that_did_not_leave_is_lost)
     assert_status(KVP_E_DROPPED, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
     assert_int_equal(state_of(&w, other).lost, 0);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* With its KV the sequence loses all tokens: none of them needs a state. */
 TEST(test_nothing_is_left_of_a_sequence_that_did_not_leave)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 6);
     (void)swap_out(&w, &seq, 1);
     const uint64_t step = begin_move(&w, KVP_HOST, 1, 1);
@@ -282,13 +267,12 @@ TEST(test_nothing_is_left_of_a_sequence_that_did_not_leave)
     assert_int_equal(slots_of(&w).host_held_slots, 0);
     (void)swap_in(&w, &seq, 1, 0);
     assert_int_equal(state_of(&w, seq).read_slot, 0);
-    end_world(&w);
 }
 
 /* Out, in, and out again before any of it has run: all rests on the first copy. */
 TEST(test_what_was_copied_on_is_lost_too)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
     const int32_t slot = (int32_t)state_of(&w, seq).read_slot;
@@ -299,13 +283,12 @@ TEST(test_what_was_copied_on_is_lost_too)
     assert_int_equal(fail_step(&w, in, seq), 1);
     assert_int_equal(state_of(&w, seq).lost, 1);
     (void)done_step(&w, out);
-    end_world(&w);
 }
 
 /* A slot that was taken anew since has nothing of the copy that failed. */
 TEST(test_a_slot_that_was_taken_anew_is_good)
 {
-    world w = moving_world(0);
+    scoped_world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
     const int32_t slot = (int32_t)state_of(&w, seq).read_slot;
@@ -319,9 +302,7 @@ TEST(test_a_slot_that_was_taken_anew_is_good)
     assert_int_equal(n, 2);
     assert_ok(kvp_seq_commit(w.cache, other, 2));
     assert_int_equal(fail_step(&w, step, seq), 1);
-    assert_int_equal(state_of(&w, other).lost, 0);
-    assert_int_equal(state_of(&w, other).read_slot, slot);
-    end_world(&w);
+    assert_fields(state_of(&w, other), lost, 0, read_slot, slot);
 }
 
 /* ---------------------------------------------------------------------------------------- loads */
@@ -351,7 +332,7 @@ static uint32_t hit_of(world *w, const kvp_prompt *prompt)
 
 TEST(test_a_loaded_state_is_hit_when_it_is_there)
 {
-    world w = moving_world(2);
+    scoped_world w = moving_world(2);
     const kvp_prompt prompt = load_state(&w);
     assert_audited(&w);
     assert_int_equal(hit_of(&w, &prompt), 0);
@@ -366,12 +347,11 @@ TEST(test_a_loaded_state_is_hit_when_it_is_there)
     (void)done_step(&w, step);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_THERE);
     assert_int_equal(hit_of(&w, &prompt), 8);
-    end_world(&w);
 }
 
 TEST(test_a_loaded_state_that_did_not_arrive_is_none)
 {
-    world w = moving_world(2);
+    scoped_world w = moving_world(2);
     const kvp_prompt prompt = load_state(&w);
     kvp_copy states[4];
     uint32_t n;
@@ -380,7 +360,6 @@ TEST(test_a_loaded_state_that_did_not_arrive_is_none)
     assert_int_equal(fail_step(&w, step, (kvp_seq){0}), 0);
     assert_int_equal(slots_of(&w).cached_slots, 0);
     assert_int_equal(hit_of(&w, &prompt), 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------ evictions */
@@ -392,7 +371,7 @@ TEST(test_a_checkpoint_waits_for_its_block)
     config.state_slots = 9;
     config.host_state_slots = 5;
     config.keep_evicted = KVP_EVICTED_KEEP;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_prompt prompt = prompt_of(ints(0), 9);
     const kvp_seq seq = open_computed(&w, 8);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
@@ -402,7 +381,6 @@ TEST(test_a_checkpoint_waits_for_its_block)
     assert_int_equal(hit_of(&w, &prompt), 0);
     (void)done_step(&w, begin_other(&w));
     assert_int_equal(hit_of(&w, &prompt), 8);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -70,9 +70,8 @@ static world three_out(uint32_t state_slots, kvp_seq *out_seq)
 
 TEST(test_a_step_reads_what_the_one_before_it_leaves)
 {
-    world w = steps_of_states(4, 6);
-    int32_t read = 77;
-    int32_t write = 77;
+    scoped_world w = steps_of_states(4, 6);
+    int32_t read = 77, write = 77;
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_slots(&w, seq, 0, 1);
     (void)begin(&w, seq, 4);
@@ -92,13 +91,12 @@ TEST(test_a_step_reads_what_the_one_before_it_leaves)
     (void)done_step(&w, 2);
     assert_counts(&w, 4, 0, 1, 0);
     assert_slots(&w, seq, 2, 0);
-    end_world(&w);
 }
 
 TEST(test_what_is_released_waits_for_the_steps)
 {
     kvp_seq seq;
-    world w = three_out(5, &seq);
+    scoped_world w = three_out(5, &seq);
     const kvp_prompt other = prompt_of(ints(100), 5);
     close_seq(&w, seq);
     assert_counts(&w, 0, 0, 0, 4);
@@ -109,27 +107,23 @@ TEST(test_what_is_released_waits_for_the_steps)
     (void)done_step(&w, 2);
     assert_counts(&w, 4, 0, 0, 0);
     assert_admission(can_open(&w, &other), KVP_ADMIT_OK, 2, 16, 0);
-    end_world(&w);
 }
 
 TEST(test_slots_are_queued_in_the_order_of_their_release)
 {
     kvp_seq seq;
-    world w = three_out(5, &seq);
+    scoped_world w = three_out(5, &seq);
     close_seq(&w, seq); /* the slot that is written, those of steps 3 to 1 */
-    for (uint64_t step = 1; step <= 3; step++) {
+    for (uint64_t step = 1; step <= 3; step++)
         (void)done_step(&w, step);
-    }
-    for (int32_t first = 100, slot = 1; slot <= 3; slot++, first += 100) {
+    for (int32_t first = 100, slot = 1; slot <= 3; slot++, first += 100)
         assert_slots(&w, open_seq(&w, ints(first), 1, NULL), 0, slot);
-    }
-    end_world(&w);
 }
 
 TEST(test_a_failed_step_goes_back_to_what_it_read)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     (void)done_step(&w, 1);
     fail_step(&w, 2); /* step 3 rests on it */
     assert_slots(&w, seq, 1, 4);
@@ -141,28 +135,25 @@ TEST(test_a_failed_step_goes_back_to_what_it_read)
     (void)done_step(&w, 4);
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
     assert_slots(&w, seq, 4, 0);
-    end_world(&w);
 }
 
 TEST(test_a_failure_leaves_what_earlier_steps_will_leave)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     fail_step(&w, 3);
     assert_slots(&w, seq, 2, 4); /* of step 2, which is out */
     (void)begin(&w, seq, 12);
-    for (uint64_t step = 1; step <= 4; step += step == 2 ? 2 : 1) {
+    for (uint64_t step = 1; step <= 4; step += step == 2 ? 2 : 1)
         (void)done_step(&w, step);
-    }
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
     assert_slots(&w, seq, 4, 0);
-    end_world(&w);
 }
 
 TEST(test_a_dropped_commit_takes_no_slot)
 {
     kvp_seq seq;
-    world w = three_out(8, &seq);
+    scoped_world w = three_out(8, &seq);
     const uint32_t n = 12;
     fail_step(&w, 2);
     assert_slots(&w, seq, 1, 4);
@@ -170,13 +161,12 @@ TEST(test_a_dropped_commit_takes_no_slot)
     assert_slots(&w, seq, 1, 4);
     (void)begin(&w, seq, 8);
     assert_slots(&w, seq, 4, 0);
-    end_world(&w);
 }
 
 TEST(test_back_to_where_a_step_ends)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     const uint32_t between[] = {1, 5, 7, 9, 11};
     for (uint32_t i = 0; i < 5; i++) {
         assert_unchanged(
@@ -194,23 +184,21 @@ TEST(test_back_to_where_a_step_ends)
     assert_counts(&w, 3, 0, 2, 0);
     grow(&w, seq, 3);
     assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL)); /* no step is out that ran them */
-    end_world(&w);
 }
 
 TEST(test_back_to_nothing)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     assert_slots(&w, seq, 0, 4);
     assert_counts(&w, 1, 0, 1, 3);
-    end_world(&w);
 }
 
 TEST(test_an_invalidation_takes_back_what_steps_would_leave)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     (void)done_step(&w, 1);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 10, NULL, 0, NULL));
     assert_slots(&w, seq, 1, 4); /* the state after 4 tokens is there */
@@ -221,12 +209,11 @@ TEST(test_an_invalidation_takes_back_what_steps_would_leave)
     assert_ok(kvp_seq_invalidate(w.cache, seq, 3, NULL, 0, NULL));
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_counts(&w, 5, 0, 0, 0);
-    end_world(&w);
 }
 
 TEST(test_in_what_order_steps_are_told)
 {
-    world w = steps_of_states(4, 8);
+    scoped_world w = steps_of_states(4, 8);
     const uint32_t counts[] = {8, 10, 12, 4};
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     (void)begin(&w, seq, 0);
@@ -252,12 +239,11 @@ TEST(test_in_what_order_steps_are_told)
     assert_int_equal(info_of(&w, seq).computed_tokens, 10);
     (void)done_step(&w, 3);
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_an_earlier_step_goes_no_further_than_a_later_one_began)
 {
-    world w = steps_of_states(4, 8);
+    scoped_world w = steps_of_states(4, 8);
     const uint32_t counts[] = {4, 8};
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     (void)begin(&w, seq, 0);
@@ -267,12 +253,11 @@ TEST(test_an_earlier_step_goes_no_further_than_a_later_one_began)
         assert_unchanged(
             &w, assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 1, &seq, &counts[i], 1)));
     }
-    end_world(&w);
 }
 
 TEST(test_commits_outside_steps)
 {
-    world w = steps_of_states(4, 8);
+    scoped_world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_slots(&w, seq, 1, 0);
@@ -286,13 +271,12 @@ TEST(test_commits_outside_steps)
     (void)done_step(&w, 1);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     assert_slots(&w, seq, 3, 0);
-    end_world(&w);
 }
 
 TEST(test_a_checkpoint_needs_no_slot_and_waits_for_no_step)
 {
     kvp_seq seq;
-    world w = three_out(5, &seq); /* all slots are held */
+    scoped_world w = three_out(5, &seq); /* all slots are held */
     (void)done_step(&w, 1);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
     assert_slots(&w, seq, 3, 4);
@@ -308,12 +292,11 @@ TEST(test_a_checkpoint_needs_no_slot_and_waits_for_no_step)
     assert_counts(&w, 1, 1, 2, 0);
     assert_ok(kvp_state_need(w.cache, w.ns, &same, &need));
     assert_int_equal(need, 2);
-    end_world(&w);
 }
 
 TEST(test_a_checkpoint_is_made_when_all_slots_are_held)
 {
-    world w = steps_of_states(4, 3);
+    scoped_world w = steps_of_states(4, 3);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     (void)begin(&w, seq, 4);
     grow(&w, seq, 0);
@@ -326,12 +309,11 @@ TEST(test_a_checkpoint_is_made_when_all_slots_are_held)
     assert_counts(&w, 0, 1, 1, 0);
     grow(&w, seq, 0); /* evicts it */
     assert_slots(&w, seq, 2, 1);
-    end_world(&w);
 }
 
 TEST(test_a_cached_checkpoint_is_not_parked_by_a_close)
 {
-    world w = steps_of_states(4, 6);
+    scoped_world w = steps_of_states(4, 6);
     const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
     (void)begin(&w, seq, 8);
@@ -340,31 +322,28 @@ TEST(test_a_cached_checkpoint_is_not_parked_by_a_close)
     (void)begin(&w, seq, 0);
     close_seq(&w, seq);
     assert_counts(&w, 3, 1, 0, 1);
-    end_world(&w);
 }
 
 TEST(test_a_parked_checkpoint_is_hit)
 {
-    world w = steps_of_states(4, 4);
+    scoped_world w = steps_of_states(4, 4);
     const kvp_seq seq = open_kept(&w, 6);
     kvp_block_info slot;
     (void)begin(&w, seq, 0);
     close_seq(&w, seq);
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot));
-    assert_int_equal(slot.state, KVP_BLOCK_PARKED);
-    assert_int_equal(slot.sealed_units, 1);
+    assert_fields(slot, state, KVP_BLOCK_PARKED, sealed_units, 1);
     kvp_open_info info;
     const kvp_seq again = open_seq(&w, ints(0), 6, &info);
     assert_int_equal(info.hit_tokens, 4);
     assert_slots(&w, again, 1, 2);
     (void)done_step(&w, 2);
     assert_counts(&w, 1, 0, 2, 0);
-    end_world(&w);
 }
 
 TEST(test_a_parked_checkpoint_is_withdrawn)
 {
-    world w = steps_of_states(4, 6);
+    scoped_world w = steps_of_states(4, 6);
     const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
     (void)begin(&w, seq, 8);
@@ -377,12 +356,11 @@ TEST(test_a_parked_checkpoint_is_withdrawn)
     (void)done_step(&w, 3);
     assert_counts(&w, 5, 0, 0, 0);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_forks_share_what_no_step_writes)
 {
-    world w = steps_of_states(4, 8);
+    scoped_world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     (void)begin(&w, seq, 4);
     grow(&w, seq, 0);
@@ -399,12 +377,11 @@ TEST(test_forks_share_what_no_step_writes)
     assert_slots(&w, child, 3, 0);
     (void)done_step(&w, 3);
     assert_counts(&w, 6, 0, 1, 0);
-    end_world(&w);
 }
 
 TEST(test_a_copy_that_failed_takes_the_state_with_it)
 {
-    world w = steps_of_states(8, 8);
+    scoped_world w = steps_of_states(8, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
     kvp_seq cut[4];
     uint32_t n_cut;
@@ -419,12 +396,11 @@ TEST(test_a_copy_that_failed_takes_the_state_with_it)
     assert_int_equal(info_of(&w, child).computed_tokens, 0);
     assert_slots(&w, child, 0, 0); /* from the initial state, once it is extended */
     assert_slots(&w, seq, 1, 0);
-    end_world(&w);
 }
 
 TEST(test_a_state_behind_a_failed_copy_is_lost)
 {
-    world w = steps_of_states(8, 8);
+    scoped_world w = steps_of_states(8, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 14, NULL);
     (void)begin(&w, seq, 14);
     (void)done_step(&w, 1);
@@ -437,20 +413,18 @@ TEST(test_a_state_behind_a_failed_copy_is_lost)
     assert_slots(&w, child, 0, 0);
     assert_status(KVP_E_DROPPED, kvp_seq_extend(w.cache, child, NULL, 0, 0));
     assert_counts(&w, 6, 0, 1, 0);
-    end_world(&w);
 }
 
 TEST(test_a_reset_forgets_what_steps_would_leave)
 {
     kvp_seq seq;
-    world w = three_out(6, &seq);
+    scoped_world w = three_out(6, &seq);
     kvp_cache_reset(w.cache);
     assert_counts(&w, 5, 0, 0, 0);
     const kvp_seq other = open_seq(&w, ints(0), 4, NULL);
     assert_slots(&w, other, 0, 1);
     (void)begin(&w, other, 4);
     assert_slots(&w, other, 1, 0);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- rings */
@@ -493,7 +467,7 @@ static world chain_out(uint32_t state_slots, kvp_seq *out_seq)
 TEST(test_a_chain_goes_on_with_what_was_accepted)
 {
     kvp_seq seq;
-    world w = chain_out(8, &seq);
+    scoped_world w = chain_out(8, &seq);
     assert_counts(&w, 3, 0, 4, 0);
     assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 2));
     assert_ok(kvp_seq_commit(w.cache, seq, 6)); /* its pass has run; it is not reported yet */
@@ -508,31 +482,28 @@ TEST(test_a_chain_goes_on_with_what_was_accepted)
     assert_counts(&w, 5, 0, 2, 0);
     (void)done_step(&w, 3);
     assert_slots(&w, seq, 5, 0);
-    end_world(&w);
 }
 
 TEST(test_a_chain_is_committed_when_its_step_is_over)
 {
     kvp_seq seq;
-    world w = chain_out(8, &seq);
+    scoped_world w = chain_out(8, &seq);
     (void)done_step(&w, 2);
     assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL)); /* the token alone */
     assert_slots(&w, seq, 1, 3);
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
     assert_slots(&w, seq, 3, 0);
     assert_counts(&w, 6, 0, 1, 0);
-    end_world(&w);
 }
 
 /* Which state it leaves is not known before its pass has run. */
 TEST(test_a_step_does_not_declare_a_chain)
 {
     kvp_seq seq;
-    world w = chain_out(8, &seq);
+    scoped_world w = chain_out(8, &seq);
     const uint32_t four = 4;
-    for (uint32_t n = 5; n <= 7; n++) {
+    for (uint32_t n = 5; n <= 7; n++)
         assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 2, &seq, &n, 1));
-    }
     assert_ok(kvp_step_commit(w.cache, 2, &seq, &four, 1)); /* computed already */
     assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL));     /* no draft is left */
     const uint32_t five = 5;
@@ -541,12 +512,11 @@ TEST(test_a_step_does_not_declare_a_chain)
     (void)done_step(&w, 2);
     assert_slots(&w, seq, 3, 0);
     assert_int_equal(info_of(&w, seq).computed_tokens, 5);
-    end_world(&w);
 }
 
 TEST(test_no_chain_behind_a_step)
 {
-    world w = steps_of_states(4, 8);
+    scoped_world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     (void)begin(&w, seq, 4);
     assert_status(KVP_E_STATE, draft(&w, seq, 3));
@@ -563,7 +533,6 @@ TEST(test_no_chain_behind_a_step)
     assert_status(KVP_E_STATE, kvp_seq_extend_many(w.cache, &one_each));
     (void)done_step(&w, 1);
     assert_ok(draft(&w, seq, 1));
-    end_world(&w);
 }
 
 TEST(test_a_chain_that_failed_runs_again)
@@ -591,7 +560,7 @@ TEST(test_a_chain_that_failed_runs_again)
 TEST(test_a_chain_is_closed_while_it_is_out)
 {
     kvp_seq seq;
-    world w = chain_out(5, &seq);
+    scoped_world w = chain_out(5, &seq);
     const kvp_seq child = fork_seq(&w, seq, 4);
     assert_ok(kvp_seq_invalidate(w.cache, child, 4, NULL, 0, NULL)); /* of the child only */
     close_seq(&w, seq);
@@ -600,7 +569,6 @@ TEST(test_a_chain_is_closed_while_it_is_out)
     (void)done_step(&w, 2);
     assert_ok(draft(&w, child, 3));
     assert_counts(&w, 0, 0, 4, 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

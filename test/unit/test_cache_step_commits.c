@@ -13,7 +13,7 @@ static uint32_t computed(const world *w, kvp_seq seq)
 
 TEST(test_a_commit_takes_effect_with_its_step)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
     commit_at(&w, step, seq, 10);
@@ -23,12 +23,11 @@ TEST(test_a_commit_takes_effect_with_its_step)
     assert_int_equal(computed(&w, seq), 10);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     assert_int_equal(stats_of(&w).sealed_units, 2);
-    end_world(&w);
 }
 
 TEST(test_steps_may_be_scheduled_ahead)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     commit_at(&w, begin_step(&w), seq, 8);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 1, 0)); /* its value is not known yet */
@@ -41,12 +40,11 @@ TEST(test_steps_may_be_scheduled_ahead)
     assert_int_equal(computed(&w, seq), 8);
     assert_int_equal(done_step(&w, 2), 3);
     assert_int_equal(computed(&w, seq), 10);
-    end_world(&w);
 }
 
 TEST(test_a_step_brings_its_copies_then_commits_then_queues_what_was_parked)
 {
-    world w = steps_world(15, 7);
+    scoped_world w = steps_world(15, 7);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     const kvp_seq a = open_done(&w, ints(0), 4);
     swap_out(&w, &a, 1);
@@ -64,13 +62,12 @@ TEST(test_a_step_brings_its_copies_then_commits_then_queues_what_was_parked)
     assert_row(&w, own, 2); /* adopts what the copy brought */
     assert_row(&w, from_host, 2, 3);
     assert_queue(&w, 0, 5, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1); /* 4 was queued first */
-    end_world(&w);
 }
 
 TEST(test_commits_of_a_step_go_in_the_order_given)
 {
     for (int turn = 0; turn < 2; turn++) {
-        world w = steps_world(15, 0);
+        scoped_world w = steps_world(15, 0);
         kvp_prompt prompt = prompt_of(ints(0), 4);
         kvp_seq seqs[2] = {open_with(&w, &prompt, NULL)};
         prompt.flags = KVP_OPEN_NO_MATCH;
@@ -84,13 +81,12 @@ TEST(test_commits_of_a_step_go_in_the_order_given)
         assert_row(&w, seqs[0], turn + 1); /* the other one adopts */
         assert_row(&w, seqs[1], turn + 1);
         assert_int_equal(computed(&w, seqs[turn]), 4);
-        end_world(&w);
     }
 }
 
 TEST(test_a_commit_of_nothing_does_nothing)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const uint32_t none = 0;
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     const uint64_t step = begin_step(&w);
@@ -98,12 +94,11 @@ TEST(test_a_commit_of_nothing_does_nothing)
     assert_ok(kvp_step_commit(w.cache, step, &seq, &none, 0));
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seq), 0);
-    end_world(&w);
 }
 
 TEST(test_finished_work_may_be_committed_before_its_step)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
     commit_at(&w, step, seq, 6);
@@ -111,12 +106,11 @@ TEST(test_finished_work_may_be_committed_before_its_step)
     assert_int_equal(computed(&w, seq), 8);
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seq), 8);
-    end_world(&w);
 }
 
 TEST(test_a_closed_sequences_commit_is_left_out)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
     commit_at(&w, step, seq, 8);
@@ -125,12 +119,11 @@ TEST(test_a_closed_sequences_commit_is_left_out)
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, next), 0);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_truncated_sequences_commit_counts_up_to_there)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
     commit_at(&w, step, seq, 10);
@@ -138,24 +131,22 @@ TEST(test_a_truncated_sequences_commit_counts_up_to_there)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(60), 4, 0)); /* not meant */
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seq), 6);
-    end_world(&w);
 }
 
 TEST(test_an_invalidated_sequences_commit_counts_up_to_there)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
     commit_at(&w, step, seq, 10);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seq), 5);
-    end_world(&w);
 }
 
 TEST(test_a_swapped_sequences_commit_is_left_out)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 4, 0));
     const uint64_t step = begin_step(&w);
@@ -164,12 +155,11 @@ TEST(test_a_swapped_sequences_commit_is_left_out)
     swap_in(&w, &seq, 1, 0); /* in other blocks: what the step writes is not in them */
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seq), 4);
-    end_world(&w);
 }
 
 TEST(test_adopting_at_the_end_of_a_step_parks_for_those_that_are_out)
 {
-    world w = steps_world(7, 0);
+    scoped_world w = steps_world(7, 0);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
     (void)open_done(&w, ints(0), 4);
@@ -181,7 +171,6 @@ TEST(test_adopting_at_the_end_of_a_step_parks_for_those_that_are_out)
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_PARKED);
     (void)done_step(&w, 2);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_FREE);
-    end_world(&w);
 }
 
 static void expect_commit(world *w, kvp_status expected, uint64_t step, const kvp_seq *seqs,
@@ -193,7 +182,7 @@ static void expect_commit(world *w, kvp_status expected, uint64_t step, const kv
 
 TEST(test_commits_that_are_refused)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 8, NULL), open_seq(&w, ints(100), 8, NULL)};
     const kvp_seq twice[] = {seqs[0], seqs[0]};
     const kvp_seq stale[] = {seqs[0], {77}};
@@ -220,7 +209,6 @@ TEST(test_commits_that_are_refused)
     assert_shortage(&w, KVP_E_STATE, 0, 0);
     (void)done_step(&w, step);
     assert_int_equal(computed(&w, seqs[1]), 0); /* none of it was noted */
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- failed */
@@ -235,7 +223,7 @@ static uint32_t fail_step(world *w, uint64_t step, kvp_seq seqs[4])
 
 TEST(test_a_failed_step_commits_nothing)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
@@ -243,15 +231,13 @@ TEST(test_a_failed_step_commits_nothing)
     assert_int_equal(fail_step(&w, step, cut), 0); /* nothing computed was cut */
     assert_int_equal(computed(&w, seq), 0);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
-    assert_int_equal(stats_of(&w).failed_steps, 1);
-    assert_int_equal(stats_of(&w).steps_out, 0);
+    assert_fields(stats_of(&w), failed_steps, 1, steps_out, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 8)); /* the slots are writable: it can be run again */
-    end_world(&w);
 }
 
 TEST(test_later_commits_of_its_sequences_are_dropped_too)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq a = open_seq(&w, ints(0), 9, NULL);
     const kvp_seq b = open_seq(&w, ints(100), 9, NULL);
@@ -263,12 +249,11 @@ TEST(test_later_commits_of_its_sequences_are_dropped_too)
     (void)done_step(&w, second);
     assert_int_equal(computed(&w, a), 0);
     assert_int_equal(computed(&w, b), 9); /* had nothing to do with it */
-    end_world(&w);
 }
 
 TEST(test_earlier_commits_stand)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     commit_at(&w, begin_step(&w), seq, 8);
@@ -276,12 +261,11 @@ TEST(test_earlier_commits_stand)
     assert_int_equal(fail_step(&w, 2, cut), 0);
     (void)done_step(&w, 1);
     assert_int_equal(computed(&w, seq), 8);
-    end_world(&w);
 }
 
 TEST(test_a_failed_copy_on_write_cuts_the_writer)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -289,18 +273,16 @@ TEST(test_a_failed_copy_on_write_cuts_the_writer)
     assert_int_equal(fail_step(&w, begin_step(&w), cut), 1);
     assert_int_equal(cut[0].bits, child.bits);
     assert_int_equal(computed(&w, child), 4);
-    assert_int_equal(info_of(&w, child).writable_tokens, 4);
-    assert_int_equal(info_of(&w, child).n_tokens, 7);
+    assert_fields(info_of(&w, child), writable_tokens, 4, n_tokens, 7);
     assert_int_equal(computed(&w, parent), 6);
     assert_status(KVP_E_STATE, kvp_seq_commit(w.cache, child, 7));
     assert_ok(kvp_seq_extend(w.cache, child, NULL, 0, 0));
     assert_ok(kvp_seq_commit(w.cache, child, 7));
-    end_world(&w);
 }
 
 TEST(test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_filled)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -310,12 +292,11 @@ TEST(test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_filled)
     assert_int_equal(computed(&w, seq), 8); /* two blocks were found */
     assert_int_equal(info_of(&w, seq).tier, KVP_DEVICE);
     assert_row(&w, seq, 1, 2, 3);
-    end_world(&w);
 }
 
 TEST(test_a_failed_open_from_the_host_is_computed_after_all)
 {
-    world w = steps_world(7, 7);
+    scoped_world w = steps_world(7, 7);
     kvp_seq cut[4];
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
@@ -329,12 +310,11 @@ TEST(test_a_failed_open_from_the_host_is_computed_after_all)
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
     assert_int_equal(match(&w, ints(0), 8).host_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_failed_swap_out_leaves_what_the_host_had)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq first = open_done(&w, ints(0), 4);
     swap_out(&w, &first, 1);
@@ -347,18 +327,16 @@ TEST(test_a_failed_swap_out_leaves_what_the_host_had)
     assert_int_equal(cut[0].bits, seq.bits);
     assert_row(&w, seq, 1); /* entries beyond are released */
     assert_int_equal(computed(&w, seq), 4);
-    assert_int_equal(info_of(&w, seq).n_tokens, 10);
-    assert_int_equal(info_of(&w, seq).tier, KVP_HOST);
+    assert_fields(info_of(&w, seq), n_tokens, 10, tier, KVP_HOST);
     assert_int_equal(stats_of(&w).host_free_blocks, 14);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8); /* the device still has it, cached */
     swap_in(&w, &seq, 1, 0);
     assert_int_equal(info_of(&w, seq).writable_tokens, 10);
-    end_world(&w);
 }
 
 TEST(test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_places)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     uint32_t n = 77;
     const kvp_seq a = open_done(&w, ints(0), 6);
@@ -380,45 +358,41 @@ TEST(test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_places)
     assert_int_equal(computed(&w, a), 0);
     assert_no_row(&w, b);
     assert_int_equal(computed(&w, apart), 6);
-    end_world(&w);
 }
 
 TEST(test_nobody_need_be_told)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
     assert_ok(kvp_step_failed(w.cache, begin_step(&w), NULL, 0, NULL));
     assert_int_equal(computed(&w, seq), 0);
-    end_world(&w);
 }
 
 /* Out in one step, back in the next: the second copy carried what the first one never wrote. */
 TEST(test_later_copies_carry_the_failure_on)
 {
     for (int begun = 0; begun < 2; begun++) {
-        world w = steps_world(15, 15);
+        scoped_world w = steps_world(15, 15);
         kvp_seq cut[4];
         const kvp_seq seq = open_done(&w, ints(0), 6);
         swap_out(&w, &seq, 1);
         const uint64_t first = begin_step(&w);
         swap_in(&w, &seq, 1, 0);
         const kvp_seq child = fork_seq(&w, seq, 5);
-        if (begun) {
+        if (begun)
             (void)begin_step(&w);
-        }
         assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0)); /* a copy of the copy */
         assert_int_equal(fail_step(&w, first, cut), 2);
         assert_int_equal(computed(&w, seq), 4); /* the first block was on the device all along */
         assert_int_equal(computed(&w, child), 4);
         assert_int_equal(info_of(&w, seq).tier, KVP_DEVICE);
-        end_world(&w);
     }
 }
 
 TEST(test_what_was_copied_before_the_failure_is_good)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq a = fork_seq(&w, parent, 6);
@@ -432,12 +406,11 @@ TEST(test_what_was_copied_before_the_failure_is_good)
     (void)done_step(&w, first);
     assert_int_equal(computed(&w, a), 6);
     assert_int_equal(computed(&w, b), 4);
-    end_world(&w);
 }
 
 TEST(test_commits_before_the_failure_end_where_it_cut)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -450,13 +423,12 @@ TEST(test_commits_before_the_failure_end_where_it_cut)
     assert_int_equal(fail_step(&w, first, cut), 2); /* the fork of it, too */
     assert_int_equal(computed(&w, parent), 4);
     assert_int_equal(computed(&w, child), 6);
-    end_world(&w);
 }
 
 /* Declared for a step before it, though the tokens were computed already: the cut stands. */
 TEST(test_a_commit_before_the_failure_does_not_undo_the_cut)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -466,12 +438,11 @@ TEST(test_a_commit_before_the_failure_does_not_undo_the_cut)
     assert_int_equal(fail_step(&w, begin_step(&w), cut), 1);
     (void)done_step(&w, first);
     assert_int_equal(computed(&w, child), 4);
-    end_world(&w);
 }
 
 TEST(test_later_commits_of_those_that_are_cut_are_dropped_too)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -482,13 +453,12 @@ TEST(test_later_commits_of_those_that_are_cut_are_dropped_too)
     assert_int_equal(fail_step(&w, first, cut), 1);
     (void)done_step(&w, second);
     assert_int_equal(computed(&w, child), 4);
-    end_world(&w);
 }
 
 /* A block of the host that two steps write, one after the other: only the first one failed. */
 TEST(test_what_is_copied_over_a_failed_copy_is_good)
 {
-    world w = steps_world(15, 1);
+    scoped_world w = steps_world(15, 1);
     kvp_seq cut[4];
     const kvp_seq a = open_done(&w, ints(0), 2);
     const kvp_seq b = open_done(&w, ints(100), 3);
@@ -502,12 +472,11 @@ TEST(test_what_is_copied_over_a_failed_copy_is_good)
     (void)done_step(&w, second);
     assert_int_equal(computed(&w, b), 3);
     assert_row(&w, b, 1);
-    end_world(&w);
 }
 
 TEST(test_what_a_failed_step_should_have_kept_is_gone)
 {
-    world w = steps_world(1, 3);
+    scoped_world w = steps_world(1, 3);
     kvp_seq cut[4];
     leave_cached(&w, ints(0), 4);
     const kvp_seq seq = open_seq(&w, ints(100), 4, NULL);
@@ -516,14 +485,13 @@ TEST(test_what_a_failed_step_should_have_kept_is_gone)
     assert_int_equal(host_block(&w, 1).state, KVP_BLOCK_FREE);
     assert_int_equal(stats_of(&w).host_free_blocks, 3);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Values that come while the copy of their KV is out: their unit is found when its step is done. */
 TEST(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done)
 {
     for (int fails = 0; fails < 2; fails++) {
-        world w = steps_world(15, 15);
+        scoped_world w = steps_world(15, 15);
         kvp_seq cut[4];
         const kvp_seq seq = open_done(&w, ints(0), 4);
         assert_ok(kvp_seq_extend(w.cache, seq, NULL, 4, 0));
@@ -534,20 +502,18 @@ TEST(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done)
         const uint64_t step = begin_step(&w);
         assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 4));
         assert_int_equal(match(&w, ints(0), 8).hit_tokens, 4);
-        if (fails) {
+        if (fails)
             assert_int_equal(fail_step(&w, step, cut), 1);
-        } else {
+        else
             (void)done_step(&w, step);
-        }
         assert_int_equal(match(&w, ints(0), 8).hit_tokens, fails ? 4 : 8);
-        end_world(&w);
     }
 }
 
 /* Committed too early: the tokens before them came with a copy that failed. */
 TEST(test_a_unit_that_a_failed_copy_is_part_of_is_not_found)
 {
-    world w = steps_world(15, 15);
+    scoped_world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
@@ -559,13 +525,12 @@ TEST(test_a_unit_that_a_failed_copy_is_part_of_is_not_found)
     assert_int_equal(fail_step(&w, step, cut), 1);
     assert_int_equal(computed(&w, seq), 4);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 4);
-    end_world(&w);
 }
 
 /* While an older step is out the failed one has no effect yet: nothing may wait for its copy. */
 TEST(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once)
 {
-    world w = steps_world(15, 0);
+    scoped_world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -579,7 +544,6 @@ TEST(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once)
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     assert_int_equal(done_step(&w, older), 2);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 /* A copy of a copy fails, and then the first one: what was computed in its block since is good. */
@@ -587,7 +551,7 @@ TEST(test_what_is_computed_anew_outlives_the_failure_before)
 {
     kvp_config config = steps_config(4, 4, 15, 0);
     config.commit_policy = KVP_KEEP;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -608,12 +572,11 @@ TEST(test_what_is_computed_anew_outlives_the_failure_before)
     close_seq(&w, parent);
     close_seq(&w, open_done(&w, ints(1000), 44)); /* evicts block 2, not its duplicate */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_blocks_parked_for_a_failed_step_are_queued)
 {
-    world w = steps_world(7, 0);
+    scoped_world w = steps_world(7, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     (void)begin_step(&w);
@@ -623,14 +586,13 @@ TEST(test_blocks_parked_for_a_failed_step_are_queued)
     assert_int_equal(stats_of(&w).parked_blocks, 2);
     assert_int_equal(done_step(&w, 2), 2);
     assert_queue(&w, 0, 2, 3, 4, 5, 6, 7, 1);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- reset */
 
 TEST(test_reset_forgets_the_steps_that_are_out)
 {
-    world w = steps_world(7, 5);
+    scoped_world w = steps_world(7, 5);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq b = open_seq(&w, ints(100), 4, NULL);
     swap_out(&w, &a, 1);
@@ -641,10 +603,7 @@ TEST(test_reset_forgets_the_steps_that_are_out)
     assert_queue(&w, 0, 1, 2, 3, 4, 5, 6, 7);
     assert_host_queue(&w, 0, 1, 2, 3, 4, 5);
     const kvp_stats s = stats_of(&w);
-    assert_int_equal(s.parked_blocks, 0);
-    assert_int_equal(s.steps_out, 0);
-    assert_int_equal(s.steps, 2);
-    assert_int_equal(s.failed_steps, 0);
+    assert_fields(s, parked_blocks, 0, steps_out, 0, steps, 2, failed_steps, 0);
     assert_status(KVP_E_ARG, kvp_step_done(w.cache, 1, NULL));
     assert_status(KVP_E_ARG, kvp_step_failed(w.cache, 2, NULL, 0, NULL));
     leave_cached(&w, ints(100), 4); /* nothing is out: nothing parks */
@@ -653,7 +612,6 @@ TEST(test_reset_forgets_the_steps_that_are_out)
     assert_int_equal(begin_step(&w), 3); /* numbers are since creation */
     assert_int_equal(done_step(&w, 3), 3);
     assert_int_equal(computed(&w, c), 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -8,7 +8,7 @@
 
 TEST(test_swap_out_moves_what_is_computed_and_releases_the_rest)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 10);
     prompt.reserve_tokens = 8;
     const kvp_seq seq = open_with(&w, &prompt, NULL); /* 1 to 5 */
@@ -17,12 +17,11 @@ TEST(test_swap_out_moves_what_is_computed_and_releases_the_rest)
     assert_row(&w, seq, 1, 2, 3);
     assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 2, 1);
     assert_plan(&w, TO_HOST(0, 1, 1, 4), TO_HOST(0, 2, 2, 4), TO_HOST(0, 3, 3, 1));
-    end_world(&w);
 }
 
 TEST(test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     int32_t tokens[10];
     kvp_prompt prompt = prompt_of(ints(0), 10);
     prompt.reserve_tokens = 8;
@@ -44,12 +43,11 @@ TEST(test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked)
     assert_ok(kvp_seq_block_tokens(w.cache, seq, 2, tokens, &n));
     assert_int_equal(n, 2);
     assert_memory_equal(tokens, ints(8), 2 * sizeof(int32_t));
-    end_world(&w);
 }
 
 TEST(test_the_hosts_block_has_the_same_content)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     int32_t tokens[4];
     uint32_t n;
     const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -57,25 +55,20 @@ TEST(test_the_hosts_block_has_the_same_content)
     for (int32_t block = 1; block <= 2; block++) {
         const kvp_block_info info = host_block(&w, block);
         const kvp_hash hash = block_of(&w, block).hash;
-        assert_int_equal(info.state, KVP_BLOCK_HELD);
-        assert_int_equal(info.ref_count, 1);
-        assert_int_equal(info.sealed_units, 1);
-        assert_int_equal(info.sealed_tokens, 4);
+        assert_fields(info, state, KVP_BLOCK_HELD, ref_count, 1, sealed_units, 1, sealed_tokens, 4);
         assert_memory_equal(&info.hash, &hash, sizeof(hash));
         assert_ok(kvp_block_tokens(w.cache, 0, KVP_HOST, block, tokens, &n));
         assert_int_equal(n, 4);
         assert_memory_equal(tokens, ints(4 * (block - 1)), sizeof(tokens));
     }
-    assert_int_equal(host_block(&w, 3).state, KVP_BLOCK_HELD);
-    assert_int_equal(host_block(&w, 3).sealed_units, 0);
+    assert_fields(host_block(&w, 3), state, KVP_BLOCK_HELD, sealed_units, 0);
     assert_int_equal(host_block(&w, 4).state, KVP_BLOCK_FREE);
     assert_int_equal(host_block(&w, 0).state, KVP_BLOCK_NULL);
-    end_world(&w);
 }
 
 TEST(test_swap_in_copies_what_the_device_has_not)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
     drop_plan(&w);
@@ -90,12 +83,11 @@ TEST(test_swap_in_copies_what_the_device_has_not)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(10), 2, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_what_is_there_already_is_held_and_not_copied)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_moved(swap_out(&w, &seq, 1), 2, 0, 0, 2);
     drop_plan(&w);
@@ -108,12 +100,11 @@ TEST(test_what_is_there_already_is_held_and_not_copied)
         assert_int_equal(host_block(&w, 2).ref_count, 1);
     }
     assert_no_plan(&w);
-    end_world(&w);
 }
 
 TEST(test_the_partly_filled_block_moves_with_its_fill_each_time)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
     drop_plan(&w);
@@ -125,24 +116,22 @@ TEST(test_the_partly_filled_block_moves_with_its_fill_each_time)
     assert_moved(swap_out(&w, &seq, 1), 1, 2, 1, 2);
     assert_row(&w, seq, 1, 2, 3);
     assert_plan(&w, TO_HOST(0, 3, 3, 3));
-    end_world(&w);
 }
 
 /* The way there and back in one plan: the second copy reads what the first one writes. */
 TEST(test_a_plan_that_goes_there_and_back_has_two_phases)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
     swap_in(&w, &seq, 1, 0);
     assert_row(&w, seq, 1, 2);
     assert_plan(&w, TO_HOST(0, 1, 1, 4), TO_HOST(0, 2, 2, 2), TO_DEVICE(1, 2, 2, 2));
-    end_world(&w);
 }
 
 TEST(test_tokens_that_were_not_committed_get_room_again)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     int64_t slots[4];
     const int64_t expected[] = {10, 11, 12, 13};
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
@@ -156,12 +145,11 @@ TEST(test_tokens_that_were_not_committed_get_room_again)
     assert_memory_equal(slots, expected, sizeof(slots));
     assert_ok(kvp_seq_commit(w.cache, seq, 10));
     assert_int_equal(match(&w, ints(0), 10).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_the_reserve_of_a_swap_in_is_there_for_the_next_extend)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     swap_out(&w, &seq, 1);
     assert_moved(swap_in(&w, &seq, 1, 5), 0, 2, 0, 2);
@@ -171,12 +159,11 @@ TEST(test_the_reserve_of_a_swap_in_is_there_for_the_next_extend)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(8), 5, 0));
     assert_int_equal(stats_of(&w).taken_blocks, taken);
     assert_int_equal(stats_of(&w).pending_copies, 2); /* those of the way out */
-    end_world(&w);
 }
 
 TEST(test_nothing_computed_moves_nothing)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_seq(&w, NULL, 0, NULL), open_seq(&w, ints(0), 6, NULL)};
     assert_moved(swap_out(&w, seqs, 2), 0, 0, 2, 0);
     assert_no_row(&w, seqs[1]);
@@ -186,12 +173,11 @@ TEST(test_nothing_computed_moves_nothing)
     assert_row(&w, seqs[0], 1);
     assert_row(&w, seqs[1], 2, 3);
     assert_no_plan(&w);
-    end_world(&w);
 }
 
 TEST(test_computed_tokens_without_values_move_and_can_be_filled_later)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 4, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
@@ -200,7 +186,6 @@ TEST(test_computed_tokens_without_values_move_and_can_be_filled_later)
     assert_moved(swap_in(&w, &seq, 1, 0), 1, 1, 1, 1);
     assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 4));
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- sharing */
@@ -215,7 +200,7 @@ static void open_three(world *w, kvp_seq seqs[3])
 
 TEST(test_sharing_survives_there_and_back_in_one_call)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
     assert_moved(swap_out(&w, seqs, 3), 3, 0, 1, 2);
@@ -230,12 +215,11 @@ TEST(test_sharing_survives_there_and_back_in_one_call)
     }
     assert_plan(&w, TO_HOST(0, 1, 1, 4), TO_HOST(0, 2, 2, 4), TO_HOST(0, 3, 3, 2),
                 TO_DEVICE(1, 3, 3, 2));
-    end_world(&w);
 }
 
 TEST(test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
     const kvp_seq nine_first[] = {seqs[2], seqs[0]};
@@ -244,12 +228,11 @@ TEST(test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has)
     assert_moved(swap_in(&w, &seqs[2], 1, 0), 1, 2, 0, 0);
     assert_plan(&w, TO_DEVICE(0, 3, 4, 1)); /* of those that move now */
     assert_row(&w, seqs[2], 1, 2, 4);
-    end_world(&w);
 }
 
 TEST(test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
     close_seq(&w, seqs[2]);
@@ -264,12 +247,11 @@ TEST(test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not)
     assert_row(&w, seqs[0], 1, 2, 3);
     assert_row(&w, seqs[1], 1, 2, 4);
     assert_plan(&w, TO_DEVICE(0, 3, 3, 2), TO_DEVICE(0, 4, 4, 2));
-    end_world(&w);
 }
 
 TEST(test_blocks_are_taken_in_the_order_of_the_sequences)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq a = open_done(&w, ints(0), 8);   /* 1 2 */
     const kvp_seq b = open_done(&w, ints(100), 6); /* 3 4 */
     const kvp_seq b_first[] = {b, a};
@@ -280,12 +262,11 @@ TEST(test_blocks_are_taken_in_the_order_of_the_sequences)
                 TO_HOST(0, 2, 4, 4));
     /* b first, each from its last entry down: 4 is free, 3 cached, then 2 and 1 */
     assert_queue(&w, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3, 2, 1);
-    end_world(&w);
 }
 
 TEST(test_who_stays_keeps_the_blocks_and_they_are_found_on_the_way_back)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq child = fork_seq(&w, parent, 10);
     assert_moved(swap_out(&w, &child, 1), 3, 0, 0, 0);
@@ -297,7 +278,6 @@ TEST(test_who_stays_keeps_the_blocks_and_they_are_found_on_the_way_back)
     assert_moved(swap_in(&w, &child, 1, 0), 1, 2, 1, 2);
     assert_row(&w, child, 1, 2, 4);
     assert_plan(&w, TO_DEVICE(0, 3, 4, 2));
-    end_world(&w);
 }
 
 /* The header's example: four beams with 37 computed tokens each, S = 16. */
@@ -306,14 +286,13 @@ static void open_beams(world *w, kvp_seq beams[4])
     const kvp_config config = tiers_config(16, 16, 15, 15);
     *w = make_world(&config);
     beams[0] = open_done(w, ints(0), 37);
-    for (int i = 1; i < 4; i++) {
+    for (int i = 1; i < 4; i++)
         beams[i] = fork_seq(w, beams[0], 37);
-    }
 }
 
 TEST(test_four_beams_need_three_blocks_and_six_with_a_reserve)
 {
-    world w;
+    scoped_world w;
     kvp_seq beams[4];
     open_beams(&w, beams);
     assert_moved(swap_out(&w, beams, 4), 3, 0, 1, 2);
@@ -329,12 +308,11 @@ TEST(test_four_beams_need_three_blocks_and_six_with_a_reserve)
     assert_row(&w, beams[3], 3, 4, 5);
     assert_plan(&w, TO_DEVICE(0, 1, 3, 16), TO_DEVICE(0, 2, 4, 16), TO_DEVICE(0, 3, 5, 5),
                 ON_DEVICE(1, 5, 6, 5), ON_DEVICE(1, 5, 7, 5), ON_DEVICE(1, 5, 8, 5));
-    end_world(&w);
 }
 
 TEST(test_beams_swapped_in_by_two_copy_for_those_that_come)
 {
-    world w;
+    scoped_world w;
     kvp_seq beams[4];
     open_beams(&w, beams);
     swap_out(&w, beams, 4);
@@ -348,13 +326,12 @@ TEST(test_beams_swapped_in_by_two_copy_for_those_that_come)
     assert_moved(swap_in(&w, beams + 2, 2, 1), 1, 2, 1, 2);
     assert_row(&w, beams[2], 3, 4, 8);
     assert_row(&w, beams[3], 3, 4, 7);
-    end_world(&w);
 }
 
 TEST(test_copy_on_write_of_a_swap_in_is_exact_at_every_fill)
 {
     for (uint32_t n = 1; n <= 9; n++) {
-        world w = tiers_world(31, 15);
+        scoped_world w = tiers_world(31, 15);
         kvp_seq seqs[3] = {open_done(&w, ints(0), n)};
         seqs[1] = fork_seq(&w, seqs[0], n);
         seqs[2] = fork_seq(&w, seqs[0], n);
@@ -369,7 +346,6 @@ TEST(test_copy_on_write_of_a_swap_in_is_exact_at_every_fill)
         const uint64_t copies = stats_of(&w).copies;
         assert_moved(swap_in(&w, seqs, 3, 1), (n + 3) / 4, 0, n % 4 != 0, n / 4);
         assert_int_equal(stats_of(&w).copies - copies, (n + 3) / 4 + (n % 4 != 0 ? 2 : 0));
-        end_world(&w);
     }
 }
 
@@ -378,7 +354,7 @@ TEST(test_copy_on_write_of_a_swap_in_is_exact_at_every_fill)
 TEST(test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first)
 {
     for (int whole_first = 0; whole_first < 2; whole_first++) {
-        world w = tiers_world(15, 15);
+        scoped_world w = tiers_world(15, 15);
         const kvp_seq whole = open_done(&w, ints(0), 8);
         const kvp_seq part = fork_seq(&w, whole, 6);
         const kvp_seq seqs[] = {whole_first ? whole : part, whole_first ? part : whole};
@@ -399,7 +375,6 @@ TEST(test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first)
             assert_row(&w, whole, 1, 3, 5);
             assert_plan(&w, TO_DEVICE(0, 2, 3, 4), ON_DEVICE(1, 3, 4, 2));
         }
-        end_world(&w);
     }
 }
 
@@ -408,12 +383,11 @@ TEST(test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first)
 TEST(test_units_inside_a_block_are_found_with_it)
 {
     const kvp_config config = tiers_config(4, 2, 15, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 7);
     assert_moved(swap_out(&w, &seq, 1), 2, 0, 0, 2);
     assert_int_equal(host_block(&w, 1).sealed_units, 2);
-    assert_int_equal(host_block(&w, 2).sealed_units, 1);
-    assert_int_equal(host_block(&w, 2).sealed_tokens, 2);
+    assert_fields(host_block(&w, 2), sealed_units, 1, sealed_tokens, 2);
     assert_moved(swap_in(&w, &seq, 1, 0), 1, 1, 0, 2);
     assert_row(&w, seq, 1, 3); /* the second block is not full: copied, though 2 has its unit */
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED);
@@ -422,13 +396,12 @@ TEST(test_units_inside_a_block_are_found_with_it)
     evict_first(&w);                                   /* 2 */
     assert_int_equal(block_of(&w, 3).sealed_units, 1); /* takes its place */
     assert_int_equal(match(&w, ints(0), 7).host_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_full_block_of_units_is_found_by_its_last_one)
 {
     const kvp_config config = tiers_config(4, 2, 15, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = open_done(&w, ints(0), 2);               /* 1 has the first unit */
     const kvp_seq longer = open_seq(&w, ints(0), 4, NULL); /* 2 a copy of it, and the second */
     assert_ok(kvp_seq_commit(w.cache, longer, 4));
@@ -438,14 +411,13 @@ TEST(test_a_full_block_of_units_is_found_by_its_last_one)
     assert_moved(swap_in(&w, &longer, 1, 0), 0, 1, 0, 1);
     assert_row(&w, longer, 2);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------- classes, numbers */
 
 TEST(test_blocks_keep_their_retention_class)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.retention = 3;
     const kvp_seq seq = open_with(&w, &prompt, NULL);
@@ -453,24 +425,21 @@ TEST(test_blocks_keep_their_retention_class)
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 5));
     swap_out(&w, &seq, 1);
     const uint32_t classes[] = {3, 5, 3};
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         assert_int_equal(host_block(&w, i + 1).retention, classes[i]);
-    }
     drop_plan(&w);
     wipe_device(&w);
     swap_in(&w, &seq, 1, 1);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(block_of(&w, row_entry(&w, seq, i)).retention, classes[i]);
-    }
     assert_int_equal(block_of(&w, row_entry(&w, seq, 3)).retention, 3); /* the sequence's */
     assert_host_queue(&w, 3, 3, 1); /* released from the last down, each to its own class */
     assert_host_queue(&w, 5, 2);
-    end_world(&w);
 }
 
 TEST(test_a_found_block_keeps_its_own_class)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.retention = 3;
     const kvp_seq seq = open_with(&w, &prompt, NULL);
@@ -480,12 +449,11 @@ TEST(test_a_found_block_keeps_its_own_class)
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){0, 4}, 6));
     assert_moved(swap_out(&w, &seq, 1), 0, 1, 0, 1);
     assert_int_equal(host_block(&w, 1).retention, 3);
-    end_world(&w);
 }
 
 TEST(test_generations_rise_where_content_is_lost)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
     assert_int_equal(block_of(&w, 1).generation, 0);
@@ -494,61 +462,42 @@ TEST(test_generations_rise_where_content_is_lost)
     swap_in(&w, &seq, 1, 0);
     assert_int_equal(host_block(&w, 1).generation, 0);
     assert_int_equal(host_block(&w, 2).generation, 1);
-    end_world(&w);
 }
 
 TEST(test_the_rows_version_rises_by_one_with_each_move)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_seq(&w, NULL, 0, NULL)};
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(info_of(&w, seqs[0]).row_version, i);
         assert_int_equal(info_of(&w, seqs[1]).row_version, i); /* an empty row, too */
-        if (i % 2 == 0) {
+        if (i % 2 == 0)
             swap_out(&w, seqs, 2);
-        } else {
+        else
             swap_in(&w, seqs, 2, 0);
-        }
     }
-    end_world(&w);
 }
 
 TEST(test_statistics_of_swaps)
 {
-    world w = tiers_world(15, 7);
+    scoped_world w = tiers_world(15, 7);
     kvp_seq seqs[3];
     open_three(&w, seqs);
     swap_out(&w, seqs, 3);
     kvp_stats s = stats_of(&w);
-    assert_int_equal(s.swap_outs, 3);
-    assert_int_equal(s.swap_ins, 0);
-    assert_int_equal(s.swapped_seqs, 3);
-    assert_int_equal(s.open_seqs, 3);
-    assert_int_equal(s.swapped_out_blocks, 3);
-    assert_int_equal(s.pending_copies, 3);
-    assert_int_equal(s.host_usable_blocks, 7);
-    assert_int_equal(s.host_held_blocks, 3);
-    assert_int_equal(s.host_free_blocks, 4);
-    assert_int_equal(s.held_blocks, 0);
-    assert_int_equal(s.free_blocks, 13);
-    assert_int_equal(s.cached_blocks, 2);
+    assert_fields(s, swap_outs, 3, swap_ins, 0, swapped_seqs, 3, open_seqs, 3);
+    assert_fields(s, swapped_out_blocks, 3, pending_copies, 3, host_usable_blocks, 7,
+                  host_held_blocks, 3);
+    assert_fields(s, host_free_blocks, 4, held_blocks, 0, free_blocks, 13, cached_blocks, 2);
     assert_int_equal(s.taken_blocks, 3); /* of the device */
     swap_in(&w, seqs, 2, 0);
     s = stats_of(&w);
-    assert_int_equal(s.swap_ins, 2);
-    assert_int_equal(s.swapped_seqs, 1);
-    assert_int_equal(s.swapped_in_blocks, 1);
-    assert_int_equal(s.held_blocks, 3);
-    assert_int_equal(s.host_held_blocks, 3);
-    assert_int_equal(s.taken_blocks, 4);
+    assert_fields(s, swap_ins, 2, swapped_seqs, 1, swapped_in_blocks, 1);
+    assert_fields(s, held_blocks, 3, host_held_blocks, 3, taken_blocks, 4);
     swap_in(&w, seqs + 2, 1, 0);
     s = stats_of(&w);
-    assert_int_equal(s.swap_ins, 3);
-    assert_int_equal(s.swapped_in_blocks, 2);
-    assert_int_equal(s.host_held_blocks, 0);
-    assert_int_equal(s.host_cached_blocks, 2);
-    assert_int_equal(s.host_free_blocks, 5);
-    end_world(&w);
+    assert_fields(s, swap_ins, 3, swapped_in_blocks, 2, host_held_blocks, 0, host_cached_blocks, 2,
+                  host_free_blocks, 5);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -44,7 +44,7 @@ static void expect_questions(world *w, kvp_status out, kvp_status in, const kvp_
 
 TEST(test_a_sequence_on_the_tier_that_it_would_move_to_is_refused)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)};
     swap_out(&w, &seqs[1], 1);
     expect_out(&w, KVP_E_STATE, seqs, 2);
@@ -54,12 +54,11 @@ TEST(test_a_sequence_on_the_tier_that_it_would_move_to_is_refused)
     expect_questions(&w, KVP_E_STATE, KVP_E_STATE, seqs, 2);
     expect_questions(&w, KVP_OK, KVP_E_STATE, seqs, 1);
     expect_questions(&w, KVP_E_STATE, KVP_OK, seqs + 1, 1);
-    end_world(&w);
 }
 
 TEST(test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before_a_state)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq closed = open_done(&w, ints(50), 6);
     close_seq(&w, closed);
     const kvp_seq a = open_done(&w, ints(0), 6);
@@ -75,12 +74,11 @@ TEST(test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before_a_stat
     expect_in(&w, KVP_E_ARG, twice_and_bad, 3, 1000);
     assert_shortage(&w, KVP_E_ARG, 2, 0);
     expect_questions(&w, KVP_E_ARG, KVP_E_ARG, twice_and_bad, 3);
-    end_world(&w);
 }
 
 TEST(test_a_reserve_beyond_the_longest_sequence_is_too_long)
 {
-    world w = tiers_world(200, 15);
+    scoped_world w = tiers_world(200, 15);
     kvp_admission admission;
     const kvp_seq seqs[] = {open_done(&w, ints(0), 4), open_done(&w, ints(100), 6)};
     swap_out(&w, seqs, 2);
@@ -92,14 +90,13 @@ TEST(test_a_reserve_beyond_the_longest_sequence_is_too_long)
     assert_unchanged(&w, assert_status(KVP_E_TOO_LONG,
                                        kvp_cache_can_swap_in(w.cache, seqs, 2, 251, &admission)));
     assert_moved(swap_in(&w, seqs, 2, 250), 1, 2, 1, 2);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- blocks */
 
 TEST(test_too_few_blocks_on_the_host_are_told_with_their_tier)
 {
-    world w = tiers_world(15, 4);
+    scoped_world w = tiers_world(15, 4);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_done(&w, ints(100), 10)};
     swap_out(&w, &seqs[0], 1);
     assert_admission(can_swap_out(&w, &seqs[1], 1), KVP_ADMIT_LATER, 3, 2, 1);
@@ -111,44 +108,40 @@ TEST(test_too_few_blocks_on_the_host_are_told_with_their_tier)
     close_seq(&w, seqs[0]); /* cached ones count as available */
     assert_admission(can_swap_out(&w, &seqs[1], 1), KVP_ADMIT_OK, 3, 4, 0);
     swap_out(&w, &seqs[1], 1);
-    end_world(&w);
 }
 
 TEST(test_more_blocks_than_the_host_has_never_fit)
 {
-    world w = tiers_world(15, 4);
+    scoped_world w = tiers_world(15, 4);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_done(&w, ints(100), 12)};
     assert_admission(can_swap_out(&w, seqs, 2), KVP_ADMIT_NEVER, 5, 4, 1);
     expect_out(&w, KVP_E_NEVER, seqs, 2);
     assert_shortage_in(&w, KVP_HOST, KVP_E_NEVER, 0, 1);
-    end_world(&w);
 }
 
 TEST(test_shared_blocks_count_once)
 {
-    world w = tiers_world(15, 3);
+    scoped_world w = tiers_world(15, 3);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 10), fork_seq(&w, parent, 5)};
     assert_admission(can_swap_out(&w, seqs, 3), KVP_ADMIT_OK, 3, 3, 0);
     assert_moved(swap_out(&w, seqs, 3), 3, 0, 1, 2);
-    end_world(&w);
 }
 
 TEST(test_found_blocks_cost_only_when_nobody_holds_them)
 {
-    world w = tiers_world(15, 4);
+    scoped_world w = tiers_world(15, 4);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 8)};
     swap_out(&w, &seqs[0], 1);
     assert_admission(can_swap_out(&w, &seqs[1], 1), KVP_ADMIT_OK, 0, 2, 0);
     close_seq(&w, seqs[0]);
     assert_admission(can_swap_out(&w, &seqs[1], 1), KVP_ADMIT_OK, 2, 4, 0);
-    end_world(&w);
 }
 
 TEST(test_found_blocks_count_for_never_though_somebody_holds_them)
 {
-    world w = tiers_world(15, 4);
+    scoped_world w = tiers_world(15, 4);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq longer = fork_seq(&w, parent, 8);
     assert_ok(kvp_seq_extend(w.cache, longer, ints(8), 12, 0));
@@ -156,15 +149,12 @@ TEST(test_found_blocks_count_for_never_though_somebody_holds_them)
     swap_out(&w, &parent, 1);
     const kvp_admission admission = can_swap_out(&w, &longer, 1);
     assert_int_equal(admission.verdict, KVP_ADMIT_NEVER); /* 2 found and 3 new, of 4 */
-    assert_int_equal(admission.need_blocks, 3);
-    assert_int_equal(admission.copied_blocks, 3);
-    assert_int_equal(admission.missing_blocks, 1);
-    end_world(&w);
+    assert_fields(admission, need_blocks, 3, copied_blocks, 3, missing_blocks, 1);
 }
 
 TEST(test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     const kvp_seq fresh = open_seq(&w, ints(100), 6, NULL);
     assert_admission(can_swap_out(&w, &seq, 1), KVP_ADMIT_NEVER, 2, 0, 2);
@@ -173,12 +163,11 @@ TEST(test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out)
     assert_admission(can_swap_out(&w, &fresh, 1), KVP_ADMIT_OK, 0, 0, 0);
     assert_moved(swap_out(&w, &fresh, 1), 0, 0, 2, 0); /* needs none */
     assert_moved(swap_in(&w, &fresh, 1, 0), 0, 0, 0, 0);
-    end_world(&w);
 }
 
 TEST(test_too_few_blocks_on_the_device_are_told_with_their_tier)
 {
-    world w = tiers_world(5, 15);
+    scoped_world w = tiers_world(5, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
     const kvp_seq other = open_done(&w, ints(100), 12); /* leaves 2 */
@@ -188,13 +177,12 @@ TEST(test_too_few_blocks_on_the_device_are_told_with_their_tier)
     assert_shortage_in(&w, KVP_DEVICE, KVP_E_NO_BLOCKS, 0, 2);
     close_seq(&w, other);
     swap_in(&w, &seq, 1, 3);
-    end_world(&w);
 }
 
 /* What the sequences will have: entries of the row, reserve, and copies for those that write. */
 TEST(test_more_blocks_than_the_device_has_never_fit)
 {
-    world w = tiers_world(5, 15);
+    scoped_world w = tiers_world(5, 15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 10), fork_seq(&w, parent, 10)};
     swap_out(&w, seqs, 3);
@@ -203,14 +191,13 @@ TEST(test_more_blocks_than_the_device_has_never_fit)
     expect_in(&w, KVP_E_NEVER, seqs, 3, 3);
     assert_shortage_in(&w, KVP_DEVICE, KVP_E_NEVER, 0, 3);
     swap_in(&w, seqs, 3, 2);
-    end_world(&w);
 }
 
 TEST(test_the_watermark_is_kept_free_unless_nothing_is_held)
 {
     kvp_config config = tiers_config(4, 4, 10, 15);
     config.watermark = 0.2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     swap_out(&w, &seq, 1);
     assert_admission(can_swap_in(&w, &seq, 1, 28), KVP_ADMIT_OK, 10, 10, 0);
@@ -225,7 +212,6 @@ TEST(test_the_watermark_is_kept_free_unless_nothing_is_held)
     assert_shortage_in(&w, KVP_DEVICE, KVP_E_NEVER, 0, 1);
     swap_in(&w, &seq, 1, 0);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 /* For every number of blocks that somebody else holds, the answer is what the call does. */
@@ -235,16 +221,15 @@ TEST(test_the_answer_is_what_the_call_does)
         for (uint32_t reserve = 0; reserve <= 8; reserve += 2) {
             kvp_config config = tiers_config(4, 4, 9, 5);
             config.watermark = 0.12;
-            world w = make_world(&config);
+            scoped_world w = make_world(&config);
             const kvp_seq parent = open_done(&w, ints(0), 10);
             const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 9)};
             swap_out(&w, seqs, 2);
             kvp_prompt prompt = prompt_of(NULL, 0);
             prompt.reserve_tokens = 4 * held;
             const kvp_admission other = can_open(&w, &prompt);
-            if (other.verdict == KVP_ADMIT_OK) {
+            if (other.verdict == KVP_ADMIT_OK)
                 (void)open_with(&w, &prompt, NULL);
-            }
             const kvp_admission admission = can_swap_in(&w, seqs, 2, reserve);
             const kvp_stats before = stats_of(&w);
             const kvp_status status = kvp_seq_swap_in(w.cache, seqs, 2, reserve, NULL);
@@ -254,10 +239,8 @@ TEST(test_the_answer_is_what_the_call_does)
             assert_int_equal(before.free_blocks + before.cached_blocks - after.free_blocks -
                                  after.cached_blocks,
                              status == KVP_OK ? admission.need_blocks : 0);
-            if (status != KVP_OK) {
+            if (status != KVP_OK)
                 assert_int_equal(shortage_of(&w).missing_blocks, admission.missing_blocks);
-            }
-            end_world(&w);
         }
     }
 }
@@ -268,7 +251,7 @@ TEST(test_a_plan_without_room_for_all_copies_refuses_the_swap)
 {
     kvp_config config = tiers_config(4, 4, 15, 15);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 10), open_done(&w, ints(100), 4)};
     expect_out(&w, KVP_E_PLAN_FULL, seqs, 2);
     assert_shortage(&w, KVP_E_PLAN_FULL, 0, 0);
@@ -277,14 +260,13 @@ TEST(test_a_plan_without_room_for_all_copies_refuses_the_swap)
     expect_out(&w, KVP_E_PLAN_FULL, seqs + 1, 1);
     drop_plan(&w);
     swap_out(&w, seqs + 1, 1);
-    end_world(&w);
 }
 
 TEST(test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too)
 {
     kvp_config config = tiers_config(4, 4, 15, 15);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 6), fork_seq(&w, parent, 6)};
     swap_out(&w, seqs, 3);
@@ -296,17 +278,15 @@ TEST(test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too)
     swap_in(&w, seqs, 2, 1); /* 2 and 1 */
     drop_plan(&w);
     swap_in(&w, seqs + 2, 1, 1);
-    end_world(&w);
 }
 
 TEST(test_blocks_go_before_the_plan)
 {
     kvp_config config = tiers_config(4, 4, 15, 2);
     config.max_copies = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     expect_out(&w, KVP_E_NEVER, &seq, 1);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------ what cannot be done while swapped */
@@ -318,9 +298,8 @@ struct asked {
 
 static void refuse(kvp_status status, const char *what)
 {
-    if (status != KVP_E_STATE) {
+    if (status != KVP_E_STATE)
         print_error("%s\n", what);
-    }
     assert_int_equal(status, KVP_E_STATE);
 }
 
@@ -375,18 +354,17 @@ static void expect_reads_refused(struct asked *a)
 
 TEST(test_a_swapped_sequence_allows_no_other_call)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     struct asked a = {&w, {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)}};
     swap_out(&w, &a.seqs[1], 1);
     expect_singles_refused(&a);
     expect_batches_refused(&a);
     expect_reads_refused(&a);
-    end_world(&w);
 }
 
 TEST(test_each_for_itself_leaves_the_swapped_ones_out)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     kvp_status statuses[2] = {77, 77};
     const kvp_seq seqs[] = {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)};
     swap_out(&w, &seqs[0], 1);
@@ -400,12 +378,11 @@ TEST(test_each_for_itself_leaves_the_swapped_ones_out)
     assert_shortage(&w, KVP_E_STATE, 0, 0);
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 6);
     assert_int_equal(info_of(&w, seqs[1]).n_tokens, 7);
-    end_world(&w);
 }
 
 TEST(test_values_go_before_the_state)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     const int32_t negative = -1;
     swap_out(&w, &seq, 1);
@@ -414,7 +391,6 @@ TEST(test_values_go_before_the_state)
     assert_status(KVP_E_ARG, kvp_seq_extend(w.cache, seq, &negative, 1, 0));
     assert_status(KVP_E_ARG, kvp_seq_invalidate(w.cache, seq, 7, NULL, 0, NULL));
     assert_status(KVP_E_STATE, kvp_seq_extend(w.cache, seq, NULL, 300, 0)); /* and not too long */
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -101,9 +101,8 @@ static kvp_seq goes_on_otherwise(world *w, size_t kind, kvp_seq open, uint32_t n
 {
     swaps_and_truncates(w, kind, open, n);
     assert_ok(kvp_seq_extend(w->cache, open, ints(100), 2 * U - n % U, 0)); /* a unit of its own */
-    if (kinds[kind].steps == KVP_STEPS_OVERLAPPED) {
+    if (kinds[kind].steps == KVP_STEPS_OVERLAPPED)
         run_plan(w, kind);
-    }
     assert_ok(kvp_seq_commit(w->cache, open, info_of(w, open).n_tokens));
     return open;
 }
@@ -152,7 +151,7 @@ static const struct {
 
 static void try_way(size_t kind, size_t i, uint32_t n, uint32_t from)
 {
-    world w = world_of(kind);
+    scoped_world w = world_of(kind);
     const kvp_seq seq = ways[i].go(&w, kind, open_done(&w, ints(0), N), n);
     assert_ok(kvp_seq_invalidate(w.cache, seq, from, NULL, 0, NULL));
     close_seq(&w, seq);
@@ -162,18 +161,15 @@ static void try_way(size_t kind, size_t i, uint32_t n, uint32_t from)
                     ways[i].name, n, from, hit);
     }
     assert_true(hit <= from);
-    end_world(&w);
 }
 
 TEST(test_nothing_that_was_taken_back_is_hit)
 {
     for (size_t kind = 0; kind < N_KINDS; kind++) {
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-            for (uint32_t n = kinds[kind].least + 1; n < N; n++) {
-                for (uint32_t from = 0; from < n; from++) {
+            for (uint32_t n = kinds[kind].least + 1; n < N; n++)
+                for (uint32_t from = 0; from < n; from++)
                     try_way(kind, i, n, from);
-                }
-            }
         }
     }
 }
@@ -183,7 +179,7 @@ TEST(test_states_allow_no_cut_inside_a_unit)
 {
     kvp_config config = config_of(4, 4, 15);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq child;
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -191,18 +187,16 @@ TEST(test_states_allow_no_cut_inside_a_unit)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     for (uint32_t n = 1; n < 8; n++) {
         assert_status(n == 4 ? KVP_OK : KVP_E_DROPPED, kvp_seq_fork(w.cache, seq, n, 0, &child));
-        if (n != 4) {
+        if (n != 4)
             assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, n, NULL));
-        }
     }
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- what stays */
 
 TEST(test_what_was_cut_off_stays)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL));
     assert_ok(kvp_seq_extend(w.cache, seq, ints(60), 2, 0)); /* overwrites: its block is its own */
@@ -214,37 +208,34 @@ TEST(test_what_was_cut_off_stays)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0));
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL)); /* another token than there */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 /* Nobody was ever cut in it: the sequence's first tokens are its own. */
 TEST(test_units_that_begin_alike_stay)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_of_a_unit_that_is_not_computed_nothing_is_known)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL));
     leave_cached(&w, ints(0), 8); /* by another one */
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- sharers */
 
 TEST(test_whoever_has_the_unit_is_told_and_private)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_seq told[4];
     uint32_t n;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -261,14 +252,13 @@ TEST(test_whoever_has_the_unit_is_told_and_private)
     assert_int_equal(info_of(&w, beside).public_tokens, 4);
     assert_int_equal(block_of(&w, row_entry(&w, other, 1)).sealed_units, 0);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 4);
-    end_world(&w);
 }
 
 /* Two units that were cut: the one with the lower hash goes first, so its block is taken last. */
 TEST(test_units_go_in_the_order_of_their_hashes)
 {
     for (int32_t i = 0; i < 8; i++) {
-        world w = small_world(15);
+        scoped_world w = small_world(15);
         const int32_t units[2][4] = {{0, 1, 2, 300 + i}, {0, 1, 2, 400 + i}};
         kvp_hash hashes[2];
         int32_t blocks[2];
@@ -288,7 +278,6 @@ TEST(test_units_go_in_the_order_of_their_hashes)
         const kvp_seq taker = open_seq(&w, ints(50), 12, NULL);
         assert_int_equal(row_entry(&w, taker, 1), blocks[1 - first]); /* behind the closed one's */
         assert_int_equal(row_entry(&w, taker, 2), blocks[first]);
-        end_world(&w);
     }
 }
 
@@ -297,7 +286,7 @@ TEST(test_keys_do_not_matter)
 {
     kvp_config config = config_of(4, 4, 15);
     config.max_unit_keys = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key key = {.begin = 3, .end = 4, .n_bytes = 1, .bytes = (const uint8_t *)"k"};
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.keys = &key;
@@ -309,14 +298,13 @@ TEST(test_keys_do_not_matter)
     kvp_open_info info;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_events_tell_of_it)
 {
     kvp_config config = config_of(4, 4, 15);
     config.max_events = 16;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event event;
     uint32_t n;
     const kvp_seq seq = open_done(&w, ints(0), 4);
@@ -328,7 +316,6 @@ TEST(test_events_tell_of_it)
     assert_int_equal(event.kind, KVP_EVENT_REMOVED);
     assert_memory_equal(&event.hash, &hash, sizeof(hash));
     assert_int_equal(stats_of(&w).nodes_used, 1); /* the root: the unit's node is gone */
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

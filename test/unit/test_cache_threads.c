@@ -104,14 +104,12 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     uint32_t n;
     (void)bytes;
     (void)n_bytes;
-    if (!c->armed) {
+    if (!c->armed)
         return 0;
-    }
     c->armed = 0;
     kvp_status *s = c->statuses;
     const kvp_batch batch = batch_of(&c->seq, NULL, 1);
-    const uint32_t one = 1;
-    const uint32_t none = 0;
+    const uint32_t one = 1, none = 0;
     const kvp_batch fill = batch_of(&c->seq, &none, 1);
     kvp_ns ns;
     *s++ = kvp_seq_open(c->cache, c->ns, &prompt, &seq, NULL);
@@ -158,9 +156,8 @@ TEST(test_a_call_from_inside_a_call_is_busy)
     c.armed = 1;
     assert_ok(kvp_seq_commit(c.cache, c.seq, 4)); /* the call itself is not affected */
     assert_int_equal(c.n_calls, CALLS + TIER_CALLS + LEND_CALLS + GROUP_CALLS);
-    for (int i = 0; i < c.n_calls; i++) {
+    for (int i = 0; i < c.n_calls; i++)
         assert_int_equal(c.statuses[i], KVP_E_BUSY);
-    }
     assert_ok(kvp_seq_close(c.cache, c.seq, NULL)); /* and the cache is free again */
     assert_ok(kvp_cache_check(c.cache, 3, NULL));
     kvp_cache_destroy(c.cache);
@@ -189,9 +186,8 @@ static int write_and_wait(void *context, const void *bytes, size_t n_bytes)
         gate->armed = 0;
         gate->inside = 1;
         pthread_cond_broadcast(&gate->changed);
-        while (!gate->go) {
+        while (!gate->go)
             pthread_cond_wait(&gate->changed, &gate->mutex);
-        }
     }
     pthread_mutex_unlock(&gate->mutex);
     return 0;
@@ -220,9 +216,8 @@ TEST(test_a_call_of_a_second_thread_is_busy)
     gate.armed = 1;
     assert_int_equal(pthread_create(&thread, NULL, flush_once, &gate), 0);
     pthread_mutex_lock(&gate.mutex);
-    while (!gate.inside) {
+    while (!gate.inside)
         pthread_cond_wait(&gate.changed, &gate.mutex);
-    }
     pthread_mutex_unlock(&gate.mutex);
     assert_status(KVP_E_BUSY, kvp_ns_flush(gate.cache, gate.ns));
     assert_status(KVP_E_BUSY, kvp_cache_check(gate.cache, 3, NULL));
@@ -300,27 +295,24 @@ static void work(world *w, int32_t turn)
 TEST(test_counters_may_be_read_beside_a_running_call)
 {
     const kvp_config config = config_of(4, 2, 20);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     struct reader reader = {.cache = w.cache};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, read_stats, &reader), 0);
     /* Until both have done enough, however the machine shares itself out. */
     for (int32_t turn = 0; turn < 1500 || __atomic_load_n(&reader.n_reads, __ATOMIC_RELAXED) < 1500;
-         turn++) {
+         turn++)
         work(&w, turn % 1500);
-    }
     __atomic_store_n(&reader.stop, 1, __ATOMIC_RELAXED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(reader.n_wrong, 0);
-    end_world(&w);
 }
 
 static void *work_in_thread(void *context)
 {
     world *w = context;
-    for (int32_t turn = 0; turn < 100; turn++) {
+    for (int32_t turn = 0; turn < 100; turn++)
         work(w, turn);
-    }
     return NULL;
 }
 
@@ -331,12 +323,10 @@ TEST(test_threads_may_take_turns_and_have_a_cache_each)
     world worlds[2] = {make_world(&config), make_world(&config)};
     pthread_t threads[2];
     work(&worlds[0], 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, work_in_thread, &worlds[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    }
     work(&worlds[0], 2);
     end_world(&worlds[0]);
     end_world(&worlds[1]);

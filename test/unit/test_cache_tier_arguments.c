@@ -30,68 +30,19 @@ static struct call call_on(world *w)
     return c;
 }
 
-static kvp_status call_swap_out(struct call *c)
-{
-    return kvp_seq_swap_out(c->cache, &c->on_device, 1, NULL);
-}
-
-static kvp_status call_swap_in(struct call *c)
-{
-    return kvp_seq_swap_in(c->cache, &c->on_host, 1, 1, NULL);
-}
-
-static kvp_status call_can_swap_out(struct call *c)
-{
-    kvp_admission admission;
-    return kvp_cache_can_swap_out(c->cache, &c->on_device, 1, &admission);
-}
-
-static kvp_status call_can_swap_in(struct call *c)
-{
-    kvp_admission admission;
-    return kvp_cache_can_swap_in(c->cache, &c->on_host, 1, 1, &admission);
-}
-
-static kvp_status call_step_commit(struct call *c)
-{
-    static const uint32_t all = 8;
-    return kvp_step_commit(c->cache, c->step, &c->on_device, &all, 1);
-}
-
-static kvp_status call_step_begin(struct call *c)
-{
-    kvp_copy copies[16];
-    uint32_t n;
-    uint64_t step;
-    return kvp_step_begin(c->cache, copies, 16, &n, &step);
-}
-
-static kvp_status call_step_done(struct call *c)
-{
-    return kvp_step_done(c->cache, c->step, NULL);
-}
-
-static kvp_status call_step_failed(struct call *c)
-{
-    return kvp_step_failed(c->cache, c->step, NULL, 0, NULL);
-}
-
-static kvp_status call_events_read(struct call *c)
-{
-    kvp_event event;
-    uint32_t n;
-    return kvp_events_read(c->cache, 1, &event, 1, NULL, &n);
-}
-
-static kvp_status call_events_snapshot(struct call *c)
-{
-    kvp_event events[16];
-    uint32_t n;
-    uint64_t number;
-    return kvp_events_snapshot(c->cache, events, 16, NULL, &n, &number);
-}
-
 #include "refused_calls.h"
+
+CALLS(swap_out, kvp_seq_swap_out(c->cache, &c->on_device, 1, NULL))
+CALLS(swap_in, kvp_seq_swap_in(c->cache, &c->on_host, 1, 1, NULL))
+CALLS(can_swap_out, kvp_cache_can_swap_out(c->cache, &c->on_device, 1, &(kvp_admission){0}))
+CALLS(can_swap_in, kvp_cache_can_swap_in(c->cache, &c->on_host, 1, 1, &(kvp_admission){0}))
+CALLS(step_commit, kvp_step_commit(c->cache, c->step, &c->on_device, &(uint32_t){8}, 1))
+CALLS(step_begin, kvp_step_begin(c->cache, (kvp_copy[16]){{0}}, 16, &(uint32_t){0}, &(uint64_t){0}))
+CALLS(step_done, kvp_step_done(c->cache, c->step, NULL))
+CALLS(step_failed, kvp_step_failed(c->cache, c->step, NULL, 0, NULL))
+CALLS(events_read, kvp_events_read(c->cache, 1, &(kvp_event){0}, 1, NULL, &(uint32_t){0}))
+CALLS(events_snapshot,
+      kvp_events_snapshot(c->cache, (kvp_event[16]){{0}}, 16, NULL, &(uint32_t){0}, &(uint64_t){0}))
 
 /* The first SEQ_CALLS take sequences. */
 static const struct named_call calls[] = {
@@ -104,8 +55,8 @@ enum { N_CALLS = sizeof(calls) / sizeof(*calls), SEQ_CALLS = 5 };
 
 TEST(test_every_call_refuses_every_bad_sequence)
 {
-    world w = make_full_world();
-    world other = make_full_world();
+    scoped_world w = make_full_world();
+    scoped_world other = make_full_world();
     struct call c = call_on(&w);
     const kvp_seq foreign = open_done(&other, ints(0), 8);
     const kvp_seq closed = open_seq(&w, ints(0), 4, NULL);
@@ -118,29 +69,24 @@ TEST(test_every_call_refuses_every_bad_sequence)
             expect_refusal(&calls[i], &c);
         }
     }
-    end_world(&other);
-    end_world(&w);
 }
 
 TEST(test_every_call_works_with_good_arguments)
 {
     for (size_t i = 0; i < N_CALLS; i++) {
-        world w = make_full_world();
+        scoped_world w = make_full_world();
         struct call c = call_on(&w);
         assert_ok(calls[i].call(&c));
-        end_world(&w);
     }
 }
 
 TEST(test_every_call_refuses_no_cache)
 {
-    world w = make_full_world();
+    scoped_world w = make_full_world();
     struct call c = call_on(&w);
     c.cache = NULL;
-    for (size_t i = 0; i < N_CALLS; i++) {
+    for (size_t i = 0; i < N_CALLS; i++)
         assert_status(KVP_E_ARG, calls[i].call(&c));
-    }
-    end_world(&w);
 }
 
 /* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */
@@ -148,7 +94,7 @@ TEST(test_changing_calls_start_the_list_of_evicted_blocks_anew)
 {
     for (size_t i = 0; i < N_CALLS; i++) {
         const kvp_evicted *evicted;
-        world w = make_full_world();
+        scoped_world w = make_full_world();
         struct call c = call_on(&w);
         leave_cached(&w, ints(200), 4);
         (void)done_step(&w, c.step);
@@ -162,13 +108,12 @@ TEST(test_changing_calls_start_the_list_of_evicted_blocks_anew)
             print_error("%s: %u\n", calls[i].name, (unsigned)n);
             fail();
         }
-        end_world(&w);
     }
 }
 
 TEST(test_swaps_refuse_missing_pointers)
 {
-    world w = make_full_world();
+    scoped_world w = make_full_world();
     struct call c = call_on(&w);
     kvp_admission admission;
     observed before = observe(&w);
@@ -179,12 +124,11 @@ TEST(test_swaps_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_cache_can_swap_out(w.cache, &c.on_device, 1, NULL));
     assert_status(KVP_E_ARG, kvp_cache_can_swap_in(w.cache, &c.on_host, 1, 0, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
-    end_world(&w);
 }
 
 TEST(test_steps_refuse_missing_pointers)
 {
-    world w = make_full_world();
+    scoped_world w = make_full_world();
     struct call c = call_on(&w);
     kvp_copy copies[4];
     kvp_seq seqs[4];
@@ -200,12 +144,11 @@ TEST(test_steps_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_step_failed(w.cache, c.step, seqs, 4, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
     assert_int_equal(n, 8);
-    end_world(&w);
 }
 
 TEST(test_events_refuse_missing_pointers)
 {
-    world w = make_full_world();
+    scoped_world w = make_full_world();
     (void)call_on(&w);
     kvp_event events[4];
     uint32_t n = 77;
@@ -217,12 +160,11 @@ TEST(test_events_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_events_snapshot(w.cache, events, 4, NULL, &n, NULL));
     assert_int_equal(n, 77);
     assert_int_equal(number, 77);
-    end_world(&w);
 }
 
 TEST(test_no_sequences_are_nothing_to_do)
 {
-    world w = make_full_world();
+    scoped_world w = make_full_world();
     struct call c = call_on(&w);
     kvp_swapped swapped = {77, 77, {77, 77}};
     kvp_admission admission;
@@ -235,7 +177,6 @@ TEST(test_no_sequences_are_nothing_to_do)
     assert_ok(kvp_cache_can_swap_in(w.cache, NULL, 0, 0, &admission));
     assert_int_equal(admission.need_blocks, 0);
     assert_ok(kvp_step_commit(w.cache, c.step, NULL, NULL, 0));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

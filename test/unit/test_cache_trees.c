@@ -19,29 +19,24 @@ static const int32_t four_parents[] = {-1, 0, 0, 1};
 
 TEST(test_nodes_have_the_slots_behind_the_tokens)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     int64_t slots[4];
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5);
-    assert_int_equal(info.known_tokens, 5);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.tree_tokens, 4);
-    assert_int_equal(info.writable_tokens, 9);
-    assert_int_equal(info.last_token, 4);
+    assert_fields(info, n_tokens, 5, known_tokens, 5, computed_tokens, 5);
+    assert_fields(info, tree_tokens, 4, writable_tokens, 9, last_token, 4);
     assert_row(&w, seq, 1, 2, 3);
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 5, 4, slots));
     const int64_t expected[] = {9, 10, 11, 12};
     assert_memory_equal(slots, expected, sizeof(slots));
     assert_tree(&w, seq, four_tokens, four_parents, 4);
     assert_int_equal(stats_of(&w).tree_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_nodes_are_added_in_rounds)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_slot_move moves[8];
     const int32_t tokens[] = {7, 8, 9, 5, 60, 61, 62, 63};
     const int32_t parents[] = {-1, 0, 0, 1, 3, -1, 4, 6}; /* a second root; all counted from 0 */
@@ -56,12 +51,11 @@ TEST(test_nodes_are_added_in_rounds)
     const kvp_slot_move expected[] = {{11, 10}, {12, 11}, {14, 12}, {15, 13}};
     assert_memory_equal(moves, expected, sizeof(expected));
     assert_int_equal(info_of(&w, seq).n_tokens, 10);
-    end_world(&w);
 }
 
 TEST(test_a_parent_comes_before_its_node)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_seq seqs[2];
     const uint32_t n_tokens[] = {2, 2};
     const int32_t bad[][2] = {{-2, 0}, {0, -1}, {-1, 1}, {1, 0}, {INT32_MIN, 0}, {-1, INT32_MAX}};
@@ -79,12 +73,11 @@ TEST(test_a_parent_comes_before_its_node)
     const int32_t first[] = {-1, 0};
     add_tree(&w, seqs[1], ints(7), first, 2);
     assert_ok(kvp_seq_extend_tree(w.cache, &batch, parents)); /* now it is */
-    end_world(&w);
 }
 
 TEST(test_what_an_extend_of_trees_refuses)
 {
-    world w = tree_world(7, 4);
+    scoped_world w = tree_world(7, 4);
     const int32_t parents[] = {-1, 0};
     const int32_t negative[] = {3, -3};
     uint32_t n = 2;
@@ -114,7 +107,6 @@ TEST(test_what_an_extend_of_trees_refuses)
     batch = batch_of(twice, counts, 2);
     batch.tokens = ints(7);
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, parents)));
-    end_world(&w);
 }
 
 TEST(test_a_tree_has_a_largest_size)
@@ -147,7 +139,7 @@ TEST(test_a_tree_has_a_largest_size)
 
 TEST(test_blocks_for_nodes_all_or_nothing)
 {
-    world w = tree_world(5, 8);
+    scoped_world w = tree_world(5, 8);
     const int32_t parents[] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     uint32_t n_tokens[] = {5, 6};
     kvp_seq seqs[2];
@@ -171,13 +163,12 @@ TEST(test_blocks_for_nodes_all_or_nothing)
     assert_admission(can_extend(&w, seqs, n_tokens, 2), KVP_ADMIT_LATER, 2, 1, 1);
     n_tokens[0] = 20;
     assert_admission(can_extend(&w, seqs, n_tokens, 1), KVP_ADMIT_NEVER, 5, 1, 2);
-    end_world(&w);
 }
 
 /* One each, when no counts are given; room behind the tree, when some is reserved. */
 TEST(test_counts_and_reserve_of_a_batch)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_seq seqs[2];
     const int32_t parents[] = {-1, -1};
     seqs[0] = open_done(&w, ints(0), 3);
@@ -191,12 +182,11 @@ TEST(test_counts_and_reserve_of_a_batch)
     assert_int_equal(info_of(&w, seqs[0]).writable_tokens, 8);
     assert_int_equal(info_of(&w, seqs[1]).writable_tokens, 9);
     assert_row(&w, seqs[1], 2, 4, 5);
-    end_world(&w);
 }
 
 TEST(test_a_tree_is_read)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     int32_t nodes[4] = {77, 77, 77, 77};
     uint32_t n = 77;
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -217,14 +207,13 @@ TEST(test_a_tree_is_read)
     assert_status(KVP_E_HANDLE, kvp_seq_tree(w.cache, (kvp_seq){0}, nodes, NULL, 9, &n));
     assert_status(KVP_E_ARG, kvp_seq_tree(w.cache, seq, nodes, NULL, 9, NULL));
     assert_status(KVP_E_ARG, kvp_seq_tree(NULL, seq, nodes, NULL, 9, &n));
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------ beside what a sequence does */
 
 TEST(test_a_tree_is_no_part_of_the_sequence)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     int32_t tokens[5];
     const kvp_seq seq = open_done(&w, ints(0), 5);
     const uint64_t nodes = stats_of(&w).nodes_used;
@@ -240,28 +229,25 @@ TEST(test_a_tree_is_no_part_of_the_sequence)
     assert_status(KVP_E_STATE, kvp_seq_extend(w.cache, seq, ints(5), 1, 0));
     assert_status(KVP_E_STATE, kvp_seq_extend(w.cache, seq, NULL, 1, 0));
     assert_int_equal(stats_of(&w).sealed_units, 1);
-    end_world(&w);
 }
 
 TEST(test_an_extend_without_tokens_reserves_behind_the_tree)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 4));
     assert_row(&w, seq, 1, 2, 3, 4);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 13);
-    assert_int_equal(info_of(&w, seq).tree_tokens, 4);
+    assert_fields(info_of(&w, seq), writable_tokens, 13, tree_tokens, 4);
     (void)accept_path(&w, seq, 1, NULL, 0);
     assert_row(&w, seq, 1, 2); /* reserved ones are given back */
     assert_int_equal(info_of(&w, seq).writable_tokens, 7);
-    end_world(&w);
 }
 
 /* A tree may be added behind tokens that are not computed, or have no value; these go on. */
 TEST(test_commit_and_fill_work_before_the_tree)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 3, 0));
     add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -273,51 +259,43 @@ TEST(test_commit_and_fill_work_before_the_tree)
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     (void)accept_path(&w, seq, 1, NULL, 0);
     assert_int_equal(info_of(&w, seq).n_tokens, 10);
-    end_world(&w);
 }
 
 TEST(test_a_path_behind_uncomputed_tokens_is_not_accepted)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     extend_seq(&w, seq, 1); /* has a value */
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_unchanged(&w, assert_status(KVP_E_STATE, try_accept(&w, seq, 0, NULL, 0)));
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
     (void)accept_path(&w, seq, 0, NULL, 0);
-    end_world(&w);
 }
 
 TEST(test_an_accept_that_releases_no_block_keeps_the_rows_version)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 3);
     (void)accept_path(&w, seq, 1, NULL, 0);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 7);
-    end_world(&w);
+    assert_fields(info_of(&w, seq), row_version, 0, writable_tokens, 7);
 }
 
 TEST(test_nothing_may_be_accepted_at_any_time)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(accept_path(&w, seq, -1, NULL, 0), 0);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 7);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 7);
-    assert_int_equal(info.tree_tokens, 0);
-    assert_int_equal(info.row_version, 1);
+    assert_fields(info, n_tokens, 7, computed_tokens, 5, writable_tokens, 7, tree_tokens, 0,
+                  row_version, 1);
     assert_row(&w, seq, 1, 2);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 1, 0));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 3));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- accept */
@@ -326,7 +304,7 @@ TEST(test_nothing_may_be_accepted_at_any_time)
 static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
                        const kvp_slot_move *expected, uint32_t n_expected)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_slot_move moves[4];
     int32_t tokens[9];
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -334,12 +312,9 @@ static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
     assert_int_equal(accept_path(&w, seq, leaf, moves, 4), n_expected);
     assert_memory_equal(moves, expected, n_expected * sizeof(*moves));
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5 + n_path);
-    assert_int_equal(info.computed_tokens, 5 + n_path);
-    assert_int_equal(info.known_tokens, 5 + n_path);
-    assert_int_equal(info.writable_tokens, 5 + n_path);
-    assert_int_equal(info.tree_tokens, 0);
-    assert_int_equal(info.row_version, 1);
+    assert_fields(info, n_tokens, 5 + n_path, computed_tokens, 5 + n_path, known_tokens,
+                  5 + n_path);
+    assert_fields(info, writable_tokens, 5 + n_path, tree_tokens, 0, row_version, 1);
     assert_row(&w, seq, 1, 2);
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 5 + n_path, tokens));
     assert_memory_equal(tokens, ints(0), 5 * sizeof(*tokens));
@@ -348,7 +323,6 @@ static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
     assert_int_equal(stats_of(&w).accepted_tokens, n_path);
     assert_queue(&w, 0, 3, 4, 5, 6, 7);
     decode(&w, seq, 5);
-    end_world(&w);
 }
 
 TEST(test_each_leaf_of_the_example)
@@ -364,7 +338,7 @@ TEST(test_each_leaf_of_the_example)
 
 TEST(test_a_path_moves_in_its_order)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_slot_move moves[3];
     const int32_t tokens[] = {30, 31, 32, 33, 34};
     const int32_t parents[] = {-1, -1, 1, 0, 2}; /* 31, 32, 34 from the second root */
@@ -378,29 +352,26 @@ TEST(test_a_path_moves_in_its_order)
     assert_int_equal(all[4], 31);
     assert_int_equal(all[5], 32);
     assert_int_equal(all[6], 34);
-    end_world(&w);
 }
 
 TEST(test_a_sequence_may_begin_with_a_tree)
 {
-    world w = tree_world(7, 8);
+    scoped_world w = tree_world(7, 8);
     kvp_slot_move move;
     const int32_t parents[] = {-1, 0, 1, 2, 2};
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     add_tree(&w, seq, ints(0), parents, 5);
     assert_row(&w, seq, 1, 2);
     assert_int_equal(accept_path(&w, seq, 4, &move, 1), 1);
-    assert_int_equal(move.src, 8);
-    assert_int_equal(move.dst, 7);
+    assert_fields(move, src, 8, dst, 7);
     assert_int_equal(info_of(&w, seq).n_tokens, 4);
     assert_int_equal(block_of(&w, 1).sealed_units, 1);
-    end_world(&w);
 }
 
 /* What is sealed is what was accepted, and nothing before that. */
 TEST(test_nodes_are_sealed_when_they_are_accepted)
 {
-    world w = tree_world(9, 8);
+    scoped_world w = tree_world(9, 8);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5, 1};
     kvp_slot_move move;
     int32_t tokens[10];
@@ -418,12 +389,11 @@ TEST(test_nodes_are_sealed_when_they_are_accepted)
     tokens[7] = 51;
     assert_int_equal(match(&w, tokens, 9).hit_tokens, 8);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 4); /* the rejected path is nobody's */
-    end_world(&w);
 }
 
 TEST(test_an_accepted_unit_that_is_there_already_is_adopted)
 {
-    world w = tree_world(9, 8);
+    scoped_world w = tree_world(9, 8);
     const int32_t parents[] = {-1, -1, 1, 2, 3};
     const int32_t tokens[] = {99, 3, 4, 5, 6};
     kvp_slot_move moves[4];
@@ -438,7 +408,6 @@ TEST(test_an_accepted_unit_that_is_there_already_is_adopted)
     assert_memory_equal(moves, expected, sizeof(moves));
     assert_int_equal(stats_of(&w).adopted_blocks, 1);
     assert_int_equal(info_of(&w, seq).n_tokens, 7);
-    end_world(&w);
 }
 
 TEST(test_accepted_tokens_that_must_not_be_cached)
@@ -449,14 +418,12 @@ TEST(test_accepted_tokens_that_must_not_be_cached)
     config.max_tree_tokens = 8;
     config.n_uncached_tokens = 1;
     config.uncached_tokens = &uncached;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 3);
     add_tree(&w, seq, ints(3), parents, 8);
     (void)accept_path(&w, seq, 7, NULL, 0);
-    assert_int_equal(info_of(&w, seq).n_tokens, 11);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
+    assert_fields(info_of(&w, seq), n_tokens, 11, public_tokens, 4);
     assert_int_equal(match(&w, ints(0), 11).hit_tokens, 4);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------ several at once */
@@ -495,7 +462,7 @@ static kvp_accept accept_many(const kvp_seq *seqs, const int32_t *leaves, uint32
 
 TEST(test_any_of_them_are_accepted_in_any_order)
 {
-    world w = tree_world(31, 8);
+    scoped_world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[4];
     open_many(&w, seqs);
@@ -518,26 +485,23 @@ TEST(test_any_of_them_are_accepted_in_any_order)
     assert_int_equal(stats_of(&w).accepted_tokens, 5);
     assert_int_equal(accept_path(&w, seqs[3], 1, NULL, 0), 0); /* another time */
     assert_int_equal(info_of(&w, seqs[3]).last_token, 31);
-    end_world(&w);
 }
 
 TEST(test_a_sequence_without_a_tree_is_left_as_it_is)
 {
-    world w = tree_world(31, 8);
+    scoped_world w = tree_world(31, 8);
     kvp_prompt prompt = prompt_of(ints(0), 5);
     prompt.reserve_tokens = 8;
     const kvp_seq seq = open_with(&w, &prompt, NULL);
     (void)accept_path(&w, seq, -1, NULL, 0);
     assert_row(&w, seq, 1, 2, 3, 4);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 13);
+    assert_fields(info_of(&w, seq), row_version, 0, writable_tokens, 13);
     assert_status(KVP_E_ARG, try_accept(&w, seq, 0, NULL, 0));
-    end_world(&w);
 }
 
 TEST(test_what_an_accept_refuses)
 {
-    world w = tree_world(31, 8);
+    scoped_world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[4];
     open_many(&w, seqs);
@@ -565,12 +529,11 @@ TEST(test_what_an_accept_refuses)
     accept = accept_many(seqs, NULL, 1, moves, 4);
     assert_status(KVP_E_ARG, kvp_seq_accept(w.cache, &accept));
     assert_status(KVP_E_ARG, kvp_seq_accept(NULL, &accept));
-    end_world(&w);
 }
 
 TEST(test_the_moves_must_all_fit)
 {
-    world w = tree_world(31, 8);
+    scoped_world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[2] = {{77, 77}, {77, 77}};
     const int32_t leaves[] = {3, 2, 1, 3};
@@ -589,7 +552,6 @@ TEST(test_the_moves_must_all_fit)
     accept.max_moves = 2;
     assert_ok(kvp_seq_accept(w.cache, &accept));
     assert_int_equal(accept.n_moves, 2);
-    end_world(&w);
 }
 
 TEST(test_moves_are_listed_for_every_group)
@@ -598,7 +560,7 @@ TEST(test_moves_are_listed_for_every_group)
     kvp_config config = groups_config(4, 31, windows, 3);
     kvp_slot_move moves[3 * 5];
     config.max_tree_tokens = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     memset(moves, 0, sizeof(moves));
     add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -612,7 +574,6 @@ TEST(test_moves_are_listed_for_every_group)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
     assert_row_in(&w, 1, seq, 0, 5);                   /* 8 sees 5 and after */
     assert_int_equal(info_of(&w, seq).row_version, 2); /* dropped, and cut */
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -25,7 +25,7 @@ static world tree_steps_world(uint32_t usable, uint32_t host)
 
 TEST(test_a_tree_behind_a_shared_block_copies_it_on_write)
 {
-    world w = tree_world(7);
+    scoped_world w = tree_world(7);
     kvp_slot_move moves[2];
     const kvp_seq parent = open_done(&w, ints(0), 5);
     const kvp_seq child = fork_seq(&w, parent, 5);
@@ -39,16 +39,14 @@ TEST(test_a_tree_behind_a_shared_block_copies_it_on_write)
     assert_shortage(&w, KVP_E_STATE, 0, 0);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 1));
     assert_int_equal(accept_path(&w, child, 3, moves, 2), 1);
-    assert_int_equal(moves[0].src, 16);
-    assert_int_equal(moves[0].dst, 15);
+    assert_fields(moves[0], src, 16, dst, 15);
     decode(&w, parent, 4);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_a_copy_that_waits_is_in_the_way_of_moves_only)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 4};
     const kvp_seq parent = open_done(&w, ints(0), 5);
     const kvp_seq child = fork_seq(&w, parent, 5);
@@ -61,7 +59,6 @@ TEST(test_a_copy_that_waits_is_in_the_way_of_moves_only)
     add_tree(&w, child, ints(60), two, 2); /* in block 4, the other one waits for block 3 */
     assert_row(&w, child, 1, 3, 4);
     assert_int_equal(accept_path(&w, child, 1, (kvp_slot_move[1]){{0, 0}}, 1), 1);
-    end_world(&w);
 }
 
 /* A sequence that went out and back twice in one plan has a block into which its first way back
@@ -71,7 +68,7 @@ TEST(test_a_copy_that_waits_where_a_move_comes_from)
     const int32_t three_parents[] = {-1, 0, 0};
     kvp_config config = tiers_config(4, 4, 9, 9);
     config.max_tree_tokens = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_slot_move move;
     const kvp_seq seq = open_done(&w, ints(0), 6);
     (void)swap_out(&w, &seq, 1);
@@ -89,33 +86,29 @@ TEST(test_a_copy_that_waits_where_a_move_comes_from)
     assert_unchanged(&w, assert_status(KVP_E_STATE, try_accept(&w, seq, 2, &move, 1)));
     drop_plan(&w);
     assert_int_equal(accept_path(&w, seq, 2, &move, 1), 1);
-    end_world(&w);
 }
 
 TEST(test_a_fork_has_nothing_of_the_tree)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     kvp_slot_move move;
     const kvp_seq parent = open_done(&w, ints(0), 5);
     add_tree(&w, parent, four_tokens, four_parents, 4);
     const kvp_seq child = fork_seq(&w, parent, KVP_END);
     assert_row(&w, child, 1, 2);
-    assert_int_equal(info_of(&w, child).tree_tokens, 0);
-    assert_int_equal(info_of(&w, child).writable_tokens, 5);
+    assert_fields(info_of(&w, child), tree_tokens, 0, writable_tokens, 5);
     assert_tree(&w, parent, four_tokens, four_parents, 4);
     decode(&w, child, 1);
     assert_row(&w, child, 1, 4);
     assert_plan(&w, ON_DEVICE(0, 2, 4, 1)); /* the one token that they share of it */
     assert_int_equal(accept_path(&w, parent, 3, &move, 1), 1);
-    assert_int_equal(move.src, 12);
-    assert_int_equal(move.dst, 11);
-    end_world(&w);
+    assert_fields(move, src, 12, dst, 11);
 }
 
 /* The tree's first round is computed; its block is shared since, and a second round comes. */
 TEST(test_copy_on_write_takes_the_nodes_along)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const int32_t more[] = {1};
     const kvp_seq parent = open_done(&w, ints(0), 5);
     add_tree(&w, parent, four_tokens, four_parents, 2); /* positions 5 and 6 */
@@ -126,12 +119,11 @@ TEST(test_copy_on_write_takes_the_nodes_along)
     assert_plan(&w, ON_DEVICE(0, 2, 3, 3));
     assert_int_equal(accept_path(&w, parent, 2, NULL, 0), 0);
     assert_int_equal(info_of(&w, parent).n_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_copy_on_write_takes_blocks_of_nodes_alone_along)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const kvp_seq parent = open_done(&w, ints(0), 4);
     const int32_t parents[] = {-1, 0, 1, 2};
     add_tree(&w, parent, ints(4), parents, 4);
@@ -142,13 +134,12 @@ TEST(test_copy_on_write_takes_blocks_of_nodes_alone_along)
     assert_row(&w, parent, 1, 3, 4);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 2));
     assert_row(&w, child, 1, 2);
-    end_world(&w);
 }
 
 /* Nodes go into slots that are sealed, when nobody else has the block: its unit is given up. */
 TEST(test_nodes_are_written_over_sealed_slots)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const int32_t parents[] = {-1, -1};
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL));
@@ -160,12 +151,11 @@ TEST(test_nodes_are_written_over_sealed_slots)
     assert_row(&w, seq, 1, 2);
     decode(&w, seq, 2);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_beside_ordinary_sequences)
 {
-    world w = tree_world(15);
+    scoped_world w = tree_world(15);
     kvp_seq seqs[2];
     seqs[0] = open_done(&w, ints(0), 5);
     seqs[1] = open_done(&w, ints(100), 5);
@@ -181,7 +171,6 @@ TEST(test_beside_ordinary_sequences)
     kvp_batch batch = batch_of(seqs, n_tokens, 2);
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- windows */
@@ -190,7 +179,7 @@ TEST(test_a_window_drops_when_a_path_is_accepted)
 {
     kvp_config config = groups_config(4, 9, &(kvp_window){0, 4}, 1);
     config.max_tree_tokens = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_slot_move moves[4];
     const int32_t parents[] = {-1, -1, 1, 2, 3, 4, 5, 6};
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -208,33 +197,29 @@ TEST(test_a_window_drops_when_a_path_is_accepted)
     assert_row(&w, seq, 0, 0, 3);
     decode(&w, seq, 5);
     assert_dropped(&w, 0, seq, 0, 3);
-    end_world(&w);
 }
 
 TEST(test_a_long_path_may_drop_what_it_was_moved_to)
 {
     kvp_config config = groups_config(4, 9, &(kvp_window){0, 1}, 1);
     config.max_tree_tokens = 12;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_slot_move moves[12];
     int32_t parents[12] = {-1, -1};
-    for (int32_t i = 2; i < 12; i++) {
+    for (int32_t i = 2; i < 12; i++)
         parents[i] = i - 1;
-    }
     const kvp_seq seq = open_done(&w, ints(0), 3);
     add_tree(&w, seq, ints(50), parents, 12);
     assert_int_equal(accept_path(&w, seq, 9, moves, 12), 9);
     assert_row(&w, seq, 0, 0, 0); /* 12 tokens, and the next query sees none of them */
-    assert_int_equal(moves[0].src, 2 * 4);
-    assert_int_equal(moves[0].dst, 1 * 4 + 3);
+    assert_fields(moves[0], src, 2 * 4, dst, 1 * 4 + 3);
     assert_int_equal(stats_of(&w).held_blocks, 0);
     decode(&w, seq, 1);
-    end_world(&w);
 }
 
 TEST(test_a_window_of_its_own_makes_what_is_accepted_private)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5, 6};
     const kvp_seq seq = open_done(&w, ints(0), 5);
     (void)set_window(&w, 0, seq, 0, 6);
@@ -242,7 +227,6 @@ TEST(test_a_window_of_its_own_makes_what_is_accepted_private)
     (void)accept_path(&w, seq, 7, NULL, 0);
     assert_int_equal(info_of(&w, seq).n_tokens, 13);
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 4);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------- what ends a tree silently */
@@ -250,8 +234,7 @@ TEST(test_a_window_of_its_own_makes_what_is_accepted_private)
 static void expect_no_tree(const world *w, kvp_seq seq, uint32_t n_tokens)
 {
     uint32_t n = 77;
-    assert_int_equal(info_of(w, seq).tree_tokens, 0);
-    assert_int_equal(info_of(w, seq).n_tokens, n_tokens);
+    assert_fields(info_of(w, seq), tree_tokens, 0, n_tokens, n_tokens);
     assert_ok(kvp_seq_tree(w->cache, seq, NULL, NULL, 0, &n));
     assert_int_equal(n, 0);
 }
@@ -259,7 +242,7 @@ static void expect_no_tree(const world *w, kvp_seq seq, uint32_t n_tokens)
 TEST(test_truncate_drops_the_tree_at_any_length)
 {
     for (uint32_t to = 0; to <= 5; to++) {
-        world w = tree_world(9);
+        scoped_world w = tree_world(9);
         kvp_released released;
         const kvp_seq seq = open_done(&w, ints(0), 5);
         add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -267,28 +250,24 @@ TEST(test_truncate_drops_the_tree_at_any_length)
         assert_ok(kvp_seq_truncate(w.cache, seq, to, &released));
         expect_no_tree(&w, seq, to);
         assert_int_equal(info_of(&w, seq).n_blocks, (to + 3) / 4);
-        assert_int_equal(info_of(&w, seq).writable_tokens, to);
-        assert_int_equal(info_of(&w, seq).row_version, 1);
+        assert_fields(info_of(&w, seq), writable_tokens, to, row_version, 1);
         assert_int_equal(released.freed_blocks, to == 5 ? 1 : 2);
         decode(&w, seq, 9 - to);
         assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
-        end_world(&w);
     }
 }
 
 TEST(test_invalidate_drops_the_tree)
 {
     for (uint32_t from = 3; from <= 5; from++) {
-        world w = tree_world(9);
+        scoped_world w = tree_world(9);
         const kvp_seq seq = open_done(&w, ints(0), 5);
         add_tree(&w, seq, four_tokens, four_parents, 4);
         assert_ok(kvp_seq_invalidate(w.cache, seq, from, NULL, 0, NULL));
         expect_no_tree(&w, seq, 5);
-        assert_int_equal(info_of(&w, seq).computed_tokens, from);
-        assert_int_equal(info_of(&w, seq).writable_tokens, from);
+        assert_fields(info_of(&w, seq), computed_tokens, from, writable_tokens, from);
         assert_ok(kvp_seq_extend(w.cache, seq, ints(5), 1, 0));
         assert_ok(kvp_seq_commit(w.cache, seq, 6));
-        end_world(&w);
     }
 }
 
@@ -296,7 +275,7 @@ TEST(test_swap_and_close_drop_the_tree)
 {
     kvp_config config = tiers_config(4, 4, 9, 9);
     config.max_tree_tokens = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_admission(can_swap_out(&w, &seq, 1), KVP_ADMIT_OK, 2, 9, 0);
@@ -313,25 +292,23 @@ TEST(test_swap_and_close_drop_the_tree)
     assert_released(close_seq(&w, seq), 2, 1);
     const kvp_seq again = open_done(&w, ints(50), 5); /* in its place */
     expect_no_tree(&w, again, 5);
-    end_world(&w);
 }
 
 TEST(test_a_reset_drops_trees)
 {
-    world w = tree_world(9);
+    scoped_world w = tree_world(9);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_ok(kvp_cache_reset(w.cache));
     assert_status(KVP_E_HANDLE, try_accept(&w, seq, 1, NULL, 0));
     expect_no_tree(&w, open_done(&w, ints(0), 5), 5);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- steps */
 
 TEST(test_a_path_is_accepted_when_its_step_is_over)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     kvp_slot_move move;
     const kvp_seq seq = open_done(&w, ints(0), 5);
     pass_step(&w);
@@ -345,12 +322,11 @@ TEST(test_a_path_is_accepted_when_its_step_is_over)
     assert_status(KVP_E_IN_FLIGHT, try_accept(&w, seq, 3, &move, 1));
     assert_int_equal(done_step(&w, first), second);
     assert_int_equal(accept_path(&w, seq, 3, &move, 1), 1);
-    end_world(&w);
 }
 
 TEST(test_the_last_round_is_what_counts)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     const int32_t second_parents[] = {1};
     add_tree(&w, seq, four_tokens, four_parents, 3);
@@ -363,12 +339,11 @@ TEST(test_the_last_round_is_what_counts)
     add_tree(&w, seq, NULL, NULL, 0);
     (void)done_step(&w, second);
     assert_int_equal(accept_path(&w, seq, 1, NULL, 0), 0);
-    end_world(&w);
 }
 
 TEST(test_a_tree_that_is_rejected_whole_waits_for_nothing)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     const uint64_t step = begin_step(&w);
@@ -377,25 +352,22 @@ TEST(test_a_tree_that_is_rejected_whole_waits_for_nothing)
     decode(&w, seq, 1);
     (void)done_step(&w, step);
     assert_int_equal(stats_of(&w).parked_blocks, 0);
-    end_world(&w);
 }
 
 /* Rejected nodes may be written still: who has their block alone by then writes into a copy. */
 static void check_rejected(int reported)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 2);
     const uint64_t step = begin_step(&w);
     (void)accept_path(&w, seq, -1, NULL, 0);
     const kvp_seq child = fork_seq(&w, seq, 5);
     close_seq(&w, seq);
-    if (reported) {
+    if (reported)
         (void)done_step(&w, step);
-    }
     extend_seq(&w, child, 1);
     assert_int_equal(row_entry(&w, child, 1) == 2, reported);
-    end_world(&w);
 }
 
 TEST(test_a_rejected_tree_is_written_until_its_step_is_over)
@@ -406,7 +378,7 @@ TEST(test_a_rejected_tree_is_written_until_its_step_is_over)
 
 TEST(test_what_is_accepted_is_found_and_released_as_ever)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, ints(5), (const int32_t[]){-1, 0, 1, 2}, 4);
     const uint64_t first = begin_step(&w);
@@ -417,13 +389,12 @@ TEST(test_what_is_accepted_is_found_and_released_as_ever)
     assert_int_equal(stats_of(&w).parked_blocks, 1);
     (void)done_step(&w, second);
     assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9);
-    end_world(&w);
 }
 
 /* The nodes that a copy would take along are written by a step that is out. */
 TEST(test_nodes_in_flight_are_not_copied)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     const int32_t more[] = {1};
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 2);
@@ -440,20 +411,17 @@ TEST(test_nodes_in_flight_are_not_copied)
     (void)done_step(&w, 3);
     assert_int_equal(accept_path(&w, seq, 2, NULL, 0), 0);
     assert_row(&w, child, 1, 2);
-    end_world(&w);
 }
 
 /* Three trees: of a step that is over, of the first that is out, of the second. */
 static void fail_one(uint32_t failed, uint32_t n_lost)
 {
-    world w = tree_steps_world(15, 0);
-    kvp_seq seqs[3];
-    kvp_seq cut[3];
+    scoped_world w = tree_steps_world(15, 0);
+    kvp_seq seqs[3], cut[3];
     uint64_t steps[3];
     uint32_t n = 77;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         seqs[i] = open_done(&w, ints((int32_t)(100 * i)), 5);
-    }
     for (uint32_t i = 0; i < 3; i++) {
         add_tree(&w, seqs[i], four_tokens, four_parents, 4);
         steps[i] = begin_step(&w);
@@ -475,7 +443,6 @@ static void fail_one(uint32_t failed, uint32_t n_lost)
         }
     }
     assert_int_equal(accept_path(&w, seqs[0], 1, NULL, 0), 0);
-    end_world(&w);
 }
 
 TEST(test_a_failed_step_drops_its_trees_and_later_ones)
@@ -487,7 +454,7 @@ TEST(test_a_failed_step_drops_its_trees_and_later_ones)
 /* A step that fails cuts a sequence whose copy it had; its tree goes, though of no step yet. */
 TEST(test_a_sequence_that_is_cut_loses_its_tree)
 {
-    world w = tree_steps_world(9, 9);
+    scoped_world w = tree_steps_world(9, 9);
     kvp_seq cut[1];
     uint32_t n;
     leave_cached(&w, ints(0), 8);
@@ -503,13 +470,12 @@ TEST(test_a_sequence_that_is_cut_loses_its_tree)
     expect_no_tree(&w, seq, 9);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
-    end_world(&w);
 }
 
 /* The nodes were there, but the copy that should have taken them along has failed. */
 TEST(test_a_failed_copy_of_nodes_drops_the_tree)
 {
-    world w = tree_steps_world(9, 0);
+    scoped_world w = tree_steps_world(9, 0);
     kvp_seq cut[1];
     uint32_t n;
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -523,7 +489,6 @@ TEST(test_a_failed_copy_of_nodes_drops_the_tree)
     assert_int_equal(cut[0].bits, seq.bits);
     assert_int_equal(info_of(&w, seq).computed_tokens, 4);
     expect_no_tree(&w, seq, 5);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -27,7 +27,7 @@ static world on_host(void)
 
 TEST(test_what_follows_a_lost_block_is_counted)
 {
-    world w = on_host();
+    scoped_world w = on_host();
     assert_int_equal(lost(&w), 0);
     drop_host(&w, 3); /* the second */
     assert_int_equal(lost(&w), 2);
@@ -37,12 +37,11 @@ TEST(test_what_follows_a_lost_block_is_counted)
     assert_int_equal(lost(&w), 1);
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 TEST(test_what_follows_is_found_again_when_the_block_is_computed)
 {
-    world w = on_host();
+    scoped_world w = on_host();
     drop_host(&w, 3);
     drop_host(&w, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
@@ -51,13 +50,12 @@ TEST(test_what_follows_is_found_again_when_the_block_is_computed)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_int_equal(lost(&w), 0);
     assert_int_equal(match(&w, ints(0), 16).host_tokens, 8);
-    end_world(&w);
 }
 
 /* Two prompts with one first block: what follows it in both, or in one. */
 TEST(test_all_that_follows_is_counted_along_every_path)
 {
-    world w = tiers_world(5, 9);
+    scoped_world w = tiers_world(5, 9);
     const int32_t other[] = {0, 1, 2, 3, 50, 51, 52, 53, 54, 55, 56, 57};
     leave_cached(&w, ints(0), 12);
     leave_cached(&w, other, 12);
@@ -75,7 +73,6 @@ TEST(test_all_that_follows_is_counted_along_every_path)
     assert_int_equal(lost(&w), 3);
     leave_cached(&w, ints(0), 4);
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 /* The prefix goes first, because its retention class is lower, and is not kept. */
@@ -83,7 +80,7 @@ TEST(test_the_device_keeps_nothing_that_has_lost_its_prefix)
 {
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 2; /* half of it: one copy */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 1));
     close_seq(&w, seq);
@@ -96,7 +93,6 @@ TEST(test_the_device_keeps_nothing_that_has_lost_its_prefix)
     assert_int_equal(stats_of(&w).kept_blocks, 0);
     assert_int_equal(stats_of(&w).unkept_blocks, 0); /* not wanted */
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 /* A tail is kept, and the half of the plan is full when its prefix goes. */
@@ -104,18 +100,16 @@ TEST(test_a_full_plan_leaves_a_tail_without_its_prefix)
 {
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     (void)open_seq(&w, ints(100), 8, NULL);
-    assert_int_equal(stats_of(&w).kept_blocks, 1);
-    assert_int_equal(stats_of(&w).unkept_blocks, 1);
+    assert_fields(stats_of(&w), kept_blocks, 1, unkept_blocks, 1);
     assert_int_equal(lost(&w), 1);
-    end_world(&w);
 }
 
 TEST(test_a_prefix_on_its_way_to_the_host_is_on_no_tier)
 {
-    world w = steps_world(2, 4);
+    scoped_world w = steps_world(2, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t first = begin_step(&w);
     commit_at(&w, first, seq, 8);
@@ -128,12 +122,11 @@ TEST(test_a_prefix_on_its_way_to_the_host_is_on_no_tier)
     assert_int_equal(lost(&w), 1);
     pass_step(&w);
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 TEST(test_what_follows_a_prefix_on_its_way_is_kept)
 {
-    world w = steps_world(2, 4);
+    scoped_world w = steps_world(2, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t first = begin_step(&w);
     commit_at(&w, first, seq, 8);
@@ -144,32 +137,29 @@ TEST(test_what_follows_a_prefix_on_its_way_is_kept)
     assert_int_equal(stats_of(&w).kept_blocks, 2);
     pass_step(&w);
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 TEST(test_units_are_counted_and_not_blocks)
 {
     const kvp_config config = tiers_config(4, 2, 4, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     wipe_device(&w);
     drop_plan(&w);
     drop_host(&w, 2); /* the second */
     assert_int_equal(lost(&w), 2);
-    end_world(&w);
 }
 
 TEST(test_nothing_is_counted_where_hits_do_not_need_whole_prefixes)
 {
     kvp_config config = tiers_config(4, 4, 4, 7);
     config.groups[0].recent_tokens = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 16);
     wipe_device(&w);
     drop_plan(&w);
     drop_host(&w, 3);
     assert_int_equal(lost(&w), 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -9,8 +9,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
 {
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row = row_of(w, 0, seq);
-    uint32_t n_null = 0;
-    uint32_t first = 0;
+    uint32_t n_null = 0, first = 0;
     for (uint32_t i = 0; i < info.n_blocks; i++) {
         const int kept = keeps(window, S, i, info.computed_tokens);
         assert_int_equal(row[i] != KVP_NULL_BLOCK, kept);
@@ -18,15 +17,14 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
         n_null += (uint32_t)!kept;
     }
     assert_dropped(w, 0, seq, n_null > 0 ? first : 0, n_null > 0 ? first + n_null : 0);
-    assert_int_equal(stats_of(w).dropped_blocks, n_null);
-    assert_int_equal(stats_of(w).held_blocks, info.n_blocks - n_null);
+    assert_fields(stats_of(w), dropped_blocks, n_null, held_blocks, info.n_blocks - n_null);
 }
 
 static void check_kept(uint32_t S, uint32_t K, uint32_t R)
 {
     const kvp_window window = {K, R};
     const kvp_config config = groups_config(S, 31, &window, 1);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 1);
     expect_kept(&w, seq, window, S);
     for (uint32_t n = 2; n <= K + R + 3 * S && n <= 31; n++) {
@@ -39,36 +37,31 @@ static void check_kept(uint32_t S, uint32_t K, uint32_t R)
         assert_int_equal(info_of(&w, seq).row_version,
                          version + (stats_of(&w).dropped_blocks > before));
     }
-    end_world(&w);
 }
 
 TEST(test_what_is_kept_at_every_edge)
 {
     for (uint32_t S = 1; S <= 5; S++) {
-        for (uint32_t K = 0; K <= S + 2; K++) {
-            for (uint32_t R = 1; R <= 2 * S + 2; R++) {
+        for (uint32_t K = 0; K <= S + 2; K++)
+            for (uint32_t R = 1; R <= 2 * S + 2; R++)
                 check_kept(S, K, R);
-            }
-        }
     }
 }
 
 TEST(test_the_example_of_the_header)
 {
-    world w = window_world(7, 3, 6);
+    scoped_world w = window_world(7, 3, 6);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_row(&w, seq, 1, 0, 3, 4);
     decode(&w, seq, 1);
     assert_row(&w, seq, 1, 0, 0, 4, 5);
     assert_dropped(&w, 0, seq, 1, 3);
-    assert_int_equal(window_of(&w, 0, seq).window.sink_tokens, 3);
-    assert_int_equal(window_of(&w, 0, seq).window.recent_tokens, 6);
+    assert_fields(window_of(&w, 0, seq).window, sink_tokens, 3, recent_tokens, 6);
     assert_int_equal(info_of(&w, seq).n_tokens, 17); /* positions and tokens stay */
     assert_int_equal(info_of(&w, seq).n_blocks, 5);
     int32_t tokens[17];
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 17, tokens));
     assert_memory_equal(tokens, ints(0), sizeof(tokens));
-    end_world(&w);
 }
 
 TEST(test_a_window_larger_than_the_sequence_drops_nothing)
@@ -77,12 +70,11 @@ TEST(test_a_window_larger_than_the_sequence_drops_nothing)
                                   {32, 32},        {UINT32_MAX - 1, 1},
                                   {0, UINT32_MAX}, {UINT32_MAX - 1, UINT32_MAX}};
     for (size_t i = 0; i < sizeof(windows) / sizeof(*windows); i++) {
-        world w = window_world(15, windows[i].sink_tokens, windows[i].recent_tokens);
+        scoped_world w = window_world(15, windows[i].sink_tokens, windows[i].recent_tokens);
         const kvp_seq seq = open_done(&w, ints(0), 50);
         decode(&w, seq, 10);
         assert_dropped(&w, 0, seq, 0, 0);
         assert_int_equal(stats_of(&w).dropped_blocks, 0);
-        end_world(&w);
     }
 }
 
@@ -90,7 +82,7 @@ TEST(test_a_window_larger_than_the_sequence_drops_nothing)
 
 TEST(test_a_chunk_has_all_its_blocks_until_its_commit)
 {
-    world w = window_world(7, 0, 4);
+    scoped_world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
     assert_row(&w, seq, 1, 2, 3, 4, 5);
     assert_ok(kvp_seq_commit(w.cache, seq, 6)); /* the next query, 6, sees 3 to 6 */
@@ -103,7 +95,6 @@ TEST(test_a_chunk_has_all_its_blocks_until_its_commit)
     assert_ok(kvp_seq_commit(w.cache, seq, 20));
     assert_row(&w, seq, 0, 0, 0, 0, 5);
     assert_int_equal(info_of(&w, seq).row_version, 2); /* three entries, one change */
-    end_world(&w);
 }
 
 TEST(test_the_last_entry_is_released_first)
@@ -124,7 +115,7 @@ TEST(test_the_last_entry_is_released_first)
 
 TEST(test_what_was_dropped_keeps_its_class)
 {
-    world w = window_world(7, 0, 4);
+    scoped_world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){0, 4}, 3));
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
@@ -134,33 +125,29 @@ TEST(test_what_was_dropped_keeps_its_class)
     assert_queue(&w, 0, 4, 5, 6, 7, 2);
     close_seq(&w, seq);
     assert_queue(&w, 5, 3);
-    end_world(&w);
 }
 
 TEST(test_sealed_content_is_found_until_it_is_evicted)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_released(set_window(&w, 0, seq, 0, 4), 0, 3);
     assert_row(&w, seq, 0, 0, 0, 4);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_CACHED);
     kvp_open_info info = match(&w, ints(0), 20);
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.cached_blocks, 3);
+    assert_fields(info, hit_tokens, 16, cached_blocks, 3);
 
     const kvp_seq other = open_seq(&w, ints(0), 16, NULL); /* takes the dropped blocks out again */
     assert_row(&w, other, 1, 2, 3, 4);
     close_seq(&w, other);
     (void)open_seq(&w, ints(100), 16, NULL); /* three free blocks, and the head of the queue */
     info = match(&w, ints(0), 20);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    end_world(&w);
+    assert_fields(info, hit_tokens, 8, stop, KVP_STOP_NO_KV);
 }
 
 TEST(test_a_shared_block_stays_with_its_other_holder)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq parent = open_done(&w, ints(0), 14);
     const kvp_seq child = fork_seq(&w, parent, 14);
     assert_released(set_window(&w, 0, child, 4, 4), 0, 0);
@@ -172,12 +159,11 @@ TEST(test_a_shared_block_stays_with_its_other_holder)
     assert_int_equal(info_of(&w, child).row_version, 1);
     assert_released(close_seq(&w, parent), 0, 1); /* the child drops no block twice */
     assert_released(close_seq(&w, child), 1, 2);
-    end_world(&w);
 }
 
 TEST(test_what_is_adopted_is_dropped_like_the_rest)
 {
-    world w = window_world(7, 0, 4);
+    scoped_world w = window_world(7, 0, 4);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
     assert_row(&w, second, 3, 4);
@@ -187,12 +173,11 @@ TEST(test_what_is_adopted_is_dropped_like_the_rest)
     assert_row(&w, second, 0, 2);
     assert_int_equal(info_of(&w, second).row_version, 3); /* two were adopted, one dropped */
     assert_queue(&w, 0, 4, 3, 5, 6, 7, 1);
-    end_world(&w);
 }
 
 TEST(test_values_that_come_after_the_drop_seal_what_is_there)
 {
-    world w = window_world(7, 0, 4);
+    scoped_world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 12, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
@@ -202,14 +187,13 @@ TEST(test_values_that_come_after_the_drop_seal_what_is_there)
     assert_int_equal(stats_of(&w).sealed_units, 2);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 16); /* nobody needs more than entry 3 */
     assert_int_equal(match(&w, ints(0), 15).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_dropped_blocks_are_parked_while_a_step_is_out)
 {
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 12)); /* while its own step still reads them */
@@ -220,14 +204,13 @@ TEST(test_dropped_blocks_are_parked_while_a_step_is_out)
     (void)done_step(&w, step);
     assert_int_equal(stats_of(&w).parked_blocks, 0);
     assert_queue(&w, 0, 4, 5, 6, 7, 2, 1);
-    end_world(&w);
 }
 
 TEST(test_a_steps_own_commit_parks_only_for_later_steps)
 {
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     const uint64_t first = begin_step(&w);
     commit_at(&w, first, seq, 12);
@@ -246,7 +229,6 @@ TEST(test_a_steps_own_commit_parks_only_for_later_steps)
     assert_int_equal(stats_of(&w).parked_blocks, 1);
     (void)done_step(&w, third);
     assert_int_equal(stats_of(&w).parked_blocks, 0);
-    end_world(&w);
 }
 
 /* While a step is out that may write for a sequence, a block that its window drops is written by
@@ -254,23 +236,20 @@ TEST(test_a_steps_own_commit_parks_only_for_later_steps)
 static void check_left_block(int writes, int reported)
 {
     const kvp_config config = steps_config(4, 4, 7, 0);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq child = fork_seq(&w, parent, 8);
-    if (writes) {
+    if (writes)
         extend_seq(&w, parent, 1);
-    }
     const uint64_t step = begin_step(&w);
     (void)set_window(&w, 0, parent, 0, 3);
     assert_int_equal(row_entry(&w, parent, 0), KVP_NULL_BLOCK);
     assert_int_equal(block_of(&w, 1).ref_count, 1);
     assert_ok(kvp_seq_truncate(w.cache, child, 2, NULL));
-    if (reported) {
+    if (reported)
         (void)done_step(&w, step);
-    }
     extend_seq(&w, child, 1);
     assert_int_equal(row_entry(&w, child, 0) == 1, reported || !writes);
-    end_world(&w);
 }
 
 TEST(test_a_block_left_to_others_is_written_by_them_in_a_copy)
@@ -292,9 +271,8 @@ static uint32_t decode_until_full(const kvp_config *config, uint32_t limit)
     while (n < limit && status == KVP_OK) {
         const int32_t token = (int32_t)(n % 1000);
         status = kvp_seq_extend(w.cache, seq, &token, 1, 0);
-        if (status == KVP_OK) {
+        if (status == KVP_OK)
             assert_ok(kvp_seq_commit(w.cache, seq, ++n));
-        }
     }
     if (status != KVP_OK) {
         const uint32_t one = 1;
@@ -328,11 +306,9 @@ static void check_smallest_pool(uint32_t S, uint32_t K, uint32_t R, uint32_t n_t
 TEST(test_the_smallest_pool_that_holds_a_window_never_fills)
 {
     for (uint32_t S = 1; S <= 5; S++) {
-        for (uint32_t K = 0; K <= 6; K++) {
-            for (uint32_t R = 1; R <= 11; R++) {
+        for (uint32_t K = 0; K <= 6; K++)
+            for (uint32_t R = 1; R <= 11; R++)
                 check_smallest_pool(S, K, R, 120);
-            }
-        }
     }
 }
 
@@ -348,7 +324,7 @@ TEST(test_it_does_not_in_ten_thousand_tokens)
 
 TEST(test_a_window_switched_on_late_drops_at_once)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     const kvp_seq other = open_done(&w, ints(100), 4);
     assert_released(set_window(&w, 0, seq, 4, 6), 0, 2);
@@ -359,19 +335,17 @@ TEST(test_a_window_switched_on_late_drops_at_once)
     assert_row(&w, seq, 1, 0, 0, 4, 5, 7);
     assert_ok(kvp_seq_commit(w.cache, seq, 21)); /* 21 sees 16 and after */
     assert_row(&w, seq, 1, 0, 0, 0, 5, 7);
-    end_world(&w);
 }
 
 TEST(test_only_what_is_computed_is_dropped_by_a_late_window)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
     assert_released(set_window(&w, 0, seq, 0, 4), 0, 1); /* the query at 9 sees 6 and after */
     assert_row(&w, seq, 0, 2, 3, 4, 5);
     assert_ok(kvp_seq_commit(w.cache, seq, 20));
     assert_row(&w, seq, 0, 0, 0, 0, 5);
-    end_world(&w);
 }
 
 /* Set late, a window keeps what the next query sees, which may be the last token's, run again. */
@@ -379,35 +353,30 @@ static void check_set(uint32_t computed, kvp_window window)
 {
     const uint32_t n = 14;
     const uint32_t q = computed < n - 1 ? computed : n - 1;
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_seq(&w, ints(0), n, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, computed));
     (void)set_window(&w, 0, seq, window.sink_tokens, window.recent_tokens);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(row_entry(&w, seq, i) != 0, i * 4 >= computed || keeps(window, 4, i, q));
-    }
     extend_seq(&w, seq, 3);
     assert_ok(kvp_seq_commit(w.cache, seq, 17));
-    for (uint32_t i = 0; i < 5; i++) {
+    for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(row_entry(&w, seq, i) != 0, keeps(window, 4, i, 17));
-    }
-    end_world(&w);
 }
 
 TEST(test_a_window_can_be_set_at_every_place)
 {
     for (uint32_t computed = 0; computed <= 14; computed++) {
-        for (uint32_t K = 0; K <= 9; K += 1 + K / 3) {
-            for (uint32_t R = 1; R <= 9; R++) {
+        for (uint32_t K = 0; K <= 9; K += 1 + K / 3)
+            for (uint32_t R = 1; R <= 9; R++)
                 check_set(computed, (kvp_window){K, R});
-            }
-        }
     }
 }
 
 TEST(test_a_narrower_window_drops_more)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     assert_released(set_window(&w, 0, seq, 8, 8), 0, 1);
     assert_row(&w, seq, 1, 2, 0, 4, 5);
@@ -421,7 +390,6 @@ TEST(test_a_narrower_window_drops_more)
     assert_int_equal(info_of(&w, seq).row_version, 4);
     assert_released(set_window(&w, 0, seq, 0, 4), 0, 0);
     assert_int_equal(info_of(&w, seq).row_version, 4);
-    end_world(&w);
 }
 
 static kvp_status try_window(world *w, kvp_seq seq, uint32_t K, uint32_t R)
@@ -434,7 +402,7 @@ static kvp_status try_window(world *w, kvp_seq seq, uint32_t K, uint32_t R)
 
 TEST(test_a_wider_window_needs_what_it_keeps)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 26);
     (void)set_window(&w, 0, seq, 4, 4);
     assert_row(&w, seq, 1, 0, 0, 0, 0, 6, 7); /* 26 sees 23 and after */
@@ -450,7 +418,6 @@ TEST(test_a_wider_window_needs_what_it_keeps)
     assert_ok(try_window(&w, seq, 1, 9));
     decode(&w, seq, 4); /* the wider one is in force: 32 sees 24 and after */
     assert_row(&w, seq, 1, 0, 0, 0, 0, 0, 7, 8);
-    end_world(&w);
 }
 
 TEST(test_back_to_full_attention_when_nothing_was_dropped)
@@ -476,7 +443,7 @@ TEST(test_back_to_full_attention_when_nothing_was_dropped)
 TEST(test_what_a_call_for_a_window_refuses)
 {
     kvp_config config = tiers_config(4, 4, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_window_info info = {.dropped_end = 77};
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const kvp_window window = {0, 4};
@@ -495,7 +462,6 @@ TEST(test_what_a_call_for_a_window_refuses)
     (void)swap_out(&w, &seq, 1);
     assert_unchanged(&w, assert_status(KVP_E_STATE, kvp_seq_window(w.cache, seq, 0, window, NULL)));
     assert_status(KVP_E_ARG, kvp_seq_window(w.cache, seq, 0, no_recent, NULL)); /* goes first */
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------ what it computes is private */
@@ -515,7 +481,7 @@ static void check_private_from(kvp_window theirs, kvp_window own, uint32_t compu
     const uint32_t from = same ? 24 : sees < computed ? computed : sees < 24 ? sees : 24;
     kvp_config config = groups_config(4, 15, &theirs, 1);
     config.unit_tokens = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, computed));
     (void)kvp_seq_window(w.cache, seq, 0, own, NULL);
@@ -524,7 +490,6 @@ static void check_private_from(kvp_window theirs, kvp_window own, uint32_t compu
     decode(&w, seq, 12);
     assert_int_equal(info_of(&w, seq).public_tokens, from / 2 * 2);
     assert_int_equal(stats_of(&w).sealed_units, from / 2);
-    end_world(&w);
 }
 
 TEST(test_what_is_computed_with_another_window_is_private)
@@ -545,7 +510,7 @@ TEST(test_what_is_computed_with_another_window_is_private)
 
 TEST(test_nobody_hits_what_a_window_of_its_own_has_computed)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     (void)set_window(&w, 0, seq, 0, 4);
     decode(&w, seq, 10);
@@ -559,14 +524,13 @@ TEST(test_nobody_hits_what_a_window_of_its_own_has_computed)
     assert_int_equal(info_of(&w, child).public_tokens, 4);
     assert_ok(try_window(&w, seq, 0, 3));
     assert_int_equal(info_of(&w, seq).public_tokens, 4);
-    end_world(&w);
 }
 
 /* The group's window again: what was computed meanwhile is private for good. What lies before it
  * and is computed again has the KV that others have. */
 TEST(test_the_groups_window_again)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq other = open_done(&w, ints(100), 12);
     assert_ok(try_window(&w, other, 0, 64)); /* hides nothing: private from 64 on */
     assert_ok(try_window(&w, other, 0, 0));
@@ -582,12 +546,11 @@ TEST(test_the_groups_window_again)
     extend_seq(&w, other, 14);
     assert_ok(kvp_seq_commit(w.cache, other, 20));
     assert_int_equal(info_of(&w, other).public_tokens, 12); /* the third unit was computed again */
-    end_world(&w);
 }
 
 TEST(test_a_reset_forgets_windows)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     (void)set_window(&w, 0, seq, 0, 4);
     assert_ok(kvp_cache_reset(w.cache));
@@ -599,7 +562,6 @@ TEST(test_a_reset_forgets_windows)
     const kvp_seq third = open_seq(&w, ints(100), 20, NULL); /* in the same place */
     assert_int_equal(window_of(&w, 0, third).window.recent_tokens, 0);
     assert_dropped(&w, 0, third, 0, 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -9,11 +9,9 @@ enum { S = 4, ROW_MAX = 16 };
 /* Would a row of n_blocks entries need one that is null, with the next query at q? */
 static int lacks(const int32_t *row, uint32_t n_blocks, kvp_window window, uint32_t q)
 {
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        if (row[i] == KVP_NULL_BLOCK && keeps(window, S, i, q)) {
+    for (uint32_t i = 0; i < n_blocks; i++)
+        if (row[i] == KVP_NULL_BLOCK && keeps(window, S, i, q))
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -23,9 +21,8 @@ static void expect_entries(const world *w, kvp_seq seq, const int32_t *before, u
 {
     const int32_t *row = row_of(w, 0, seq);
     assert_int_equal(info_of(w, seq).n_blocks, n_blocks);
-    for (uint32_t i = 0; i < n_blocks; i++) {
+    for (uint32_t i = 0; i < n_blocks; i++)
         assert_int_equal(row[i], keeps(window, S, i, q) ? before[i] : KVP_NULL_BLOCK);
-    }
 }
 
 /* Every entry that the window keeps is there, and no other. */
@@ -33,9 +30,8 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window)
 {
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row = row_of(w, 0, seq);
-    for (uint32_t i = 0; i < info.n_blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++)
         assert_int_equal(row[i] != KVP_NULL_BLOCK, keeps(window, S, i, info.computed_tokens));
-    }
 }
 
 static uint32_t blocks_for(uint32_t n_tokens)
@@ -54,7 +50,7 @@ static void check_fork(kvp_window window, uint32_t n, uint32_t at)
 {
     kvp_seq child = {77};
     int32_t row[ROW_MAX];
-    world w = window_world(31, window.sink_tokens, window.recent_tokens);
+    scoped_world w = window_world(31, window.sink_tokens, window.recent_tokens);
     const kvp_seq parent = open_done(&w, ints(0), n);
     copy_row(&w, parent, row);
     if (lacks(row, blocks_for(at), window, at)) {
@@ -73,25 +69,22 @@ static void check_fork(kvp_window window, uint32_t n, uint32_t at)
         decode(&w, child, 5);
         expect_kept(&w, child, window);
     }
-    end_world(&w);
 }
 
 TEST(test_fork_at_every_position)
 {
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R++) {
-            for (uint32_t n = 15; n <= 17; n++) {
-                for (uint32_t at = 0; at <= n; at++) {
+            for (uint32_t n = 15; n <= 17; n++)
+                for (uint32_t at = 0; at <= n; at++)
                     check_fork((kvp_window){K, R}, n, at);
-                }
-            }
         }
     }
 }
 
 TEST(test_a_childs_row_has_only_what_it_keeps)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     (void)set_window(&w, 0, parent, 0, 8);
     decode(&w, parent, 8);
@@ -104,12 +97,11 @@ TEST(test_a_childs_row_has_only_what_it_keeps)
     assert_unchanged(
         &w, assert_status(KVP_E_DROPPED, kvp_seq_fork(w.cache, parent, 14, 0, &(kvp_seq){0})));
     (void)fork_seq(&w, parent, 15); /* 8 and after */
-    end_world(&w);
 }
 
 TEST(test_where_a_sequence_that_was_taken_back_can_be_forked)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq parent = open_seq(&w, ints(0), 16, NULL);
     (void)set_window(&w, 0, parent, 0, 4);
     assert_ok(kvp_seq_commit(w.cache, parent, 7));
@@ -122,18 +114,16 @@ TEST(test_where_a_sequence_that_was_taken_back_can_be_forked)
     assert_status(KVP_E_ARG, kvp_seq_fork(w.cache, parent, 17, 0, &(kvp_seq){0}));
     assert_status(KVP_E_DROPPED, kvp_seq_fork(w.cache, parent, 6, 0, &(kvp_seq){0}));
     assert_int_equal(info_of(&w, fork_seq(&w, parent, 0)).n_blocks, 0);
-    end_world(&w);
 }
 
 TEST(test_what_was_dropped_goes_before_a_place_for_the_child)
 {
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.max_seqs = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_status(KVP_E_DROPPED, kvp_seq_fork(w.cache, seq, 9, 0, &(kvp_seq){0}));
     assert_status(KVP_E_NO_SEQS, kvp_seq_fork(w.cache, seq, 16, 0, &(kvp_seq){0}));
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- truncate */
@@ -145,12 +135,11 @@ static void check_truncate(kvp_window window, int kind, uint32_t computed, uint3
     kvp_config config = groups_config(S, 31, &window, 1);
     int32_t row[ROW_MAX];
     config.prefix_cache = kind != UNSEALED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 18, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, computed));
-    if (kind == SHARED) {
+    if (kind == SHARED)
         (void)fork_seq(&w, seq, computed);
-    }
     const uint32_t q = computed < to ? computed : to;
     copy_row(&w, seq, row);
     if (lacks(row, blocks_for(to), window, q)) {
@@ -167,7 +156,6 @@ static void check_truncate(kvp_window window, int kind, uint32_t computed, uint3
         assert_ok(kvp_seq_commit(w.cache, seq, 20));
         expect_kept(&w, seq, window);
     }
-    end_world(&w);
 }
 
 TEST(test_truncate_to_every_length)
@@ -175,18 +163,16 @@ TEST(test_truncate_to_every_length)
     const uint32_t computed[] = {18, 17, 13, 12};
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R += R > 5 ? 2 : 1) {
-            for (uint32_t i = 0; i < 4; i++) {
-                for (uint32_t to = 0; to <= 18; to++) {
+            for (uint32_t i = 0; i < 4; i++)
+                for (uint32_t to = 0; to <= 18; to++)
                     check_truncate((kvp_window){K, R}, (int)(to + i) % 3, computed[i], to);
-                }
-            }
         }
     }
 }
 
 TEST(test_a_rolled_back_sequence_knows_what_it_dropped)
 {
-    world w = window_world(15, 4, 4);
+    scoped_world w = window_world(15, 4, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_row(&w, seq, 1, 0, 0, 4);
     kvp_released released;
@@ -201,13 +187,12 @@ TEST(test_a_rolled_back_sequence_knows_what_it_dropped)
     assert_dropped(&w, 0, seq, 0, 0);
     decode(&w, seq, 9);
     assert_row(&w, seq, 1, 0, row_entry(&w, seq, 2));
-    end_world(&w);
 }
 
 /* A drop at the end of a block, where nothing before the next query is seen: null entries only. */
 TEST(test_a_row_of_null_entries_goes_on)
 {
-    world w = window_world(15, 0, 1);
+    scoped_world w = window_world(15, 0, 1);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_row(&w, seq, 0, 0, 0);
     assert_int_equal(stats_of(&w).held_blocks, 0);
@@ -220,7 +205,6 @@ TEST(test_a_row_of_null_entries_goes_on)
     assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 7, NULL));
     assert_released(close_seq(&w, child), 0, 0);
     assert_released(close_seq(&w, seq), 1, 0);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------------- swap */
@@ -234,7 +218,7 @@ static world swap_world(uint32_t K, uint32_t R)
 
 TEST(test_dropped_entries_are_not_swapped)
 {
-    world w = swap_world(4, 6);
+    scoped_world w = swap_world(4, 6);
     const kvp_seq seq = open_done(&w, ints(0), 18);
     assert_row(&w, seq, 1, 0, 0, 4, 5);
     assert_admission(can_swap_out(&w, &seq, 1), KVP_ADMIT_OK, 3, 7, 0);
@@ -250,13 +234,12 @@ TEST(test_dropped_entries_are_not_swapped)
     assert_dropped(&w, 0, seq, 1, 3);
     decode(&w, seq, 4);
     assert_row(&w, seq, 1, 0, 0, 0, 5, row_entry(&w, seq, 5));
-    end_world(&w);
 }
 
 TEST(test_what_one_sequence_dropped_is_swapped_for_another)
 {
     kvp_config config = tiers_config(4, 4, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seqs[2];
     seqs[0] = open_done(&w, ints(0), 14);
     seqs[1] = fork_seq(&w, seqs[0], 14);
@@ -272,12 +255,11 @@ TEST(test_what_one_sequence_dropped_is_swapped_for_another)
     assert_moved(swap_in(&w, &seqs[1], 1, 0), 2, 0, 0, 0);
     assert_moved(swap_in(&w, &seqs[0], 1, 0), 3, 1, 1, 3); /* the full block is shared again */
     assert_int_equal(row_entry(&w, seqs[0], 2), row_entry(&w, seqs[1], 2));
-    end_world(&w);
 }
 
 TEST(test_a_swapped_sequence_that_needs_what_was_dropped_stays_out)
 {
-    world w = swap_world(0, 4);
+    scoped_world w = swap_world(0, 4);
     kvp_admission admission;
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 14, NULL, 0, NULL));
@@ -287,7 +269,6 @@ TEST(test_a_swapped_sequence_that_needs_what_was_dropped_stays_out)
     assert_status(KVP_E_DROPPED, kvp_cache_can_swap_in(w.cache, &seq, 1, 0, &admission));
     assert_status(KVP_E_STATE, kvp_seq_truncate(w.cache, seq, 0, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------- invalidate, and failed steps */
@@ -318,7 +299,7 @@ TEST(test_a_sequence_taken_back_to_where_it_needs_what_was_dropped)
 {
     kvp_config config = groups_config(4, 15, &(kvp_window){0, 4}, 1);
     config.max_tree_tokens = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 15, NULL, 0, NULL)); /* 12 and after: it is there */
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
@@ -329,12 +310,11 @@ TEST(test_a_sequence_taken_back_to_where_it_needs_what_was_dropped)
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     decode(&w, seq, 9);
     assert_dropped(&w, 0, seq, 0, 1);
-    end_world(&w);
 }
 
 TEST(test_a_narrower_window_sets_a_stuck_sequence_free)
 {
-    world w = window_world(15, 0, 4);
+    scoped_world w = window_world(15, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 14, NULL, 0, NULL));
     assert_unchanged(&w, assert_status(KVP_E_DROPPED,
@@ -343,12 +323,11 @@ TEST(test_a_narrower_window_sets_a_stuck_sequence_free)
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     assert_dropped(&w, 0, seq, 0, 3);
-    end_world(&w);
 }
 
 TEST(test_an_invalidation_takes_back_what_was_dropped_and_cached)
 {
-    world w = window_world(7, 0, 4);
+    scoped_world w = window_world(7, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 7, 3, 2, 1);
     const uint64_t generation = block_of(&w, 4).generation;
@@ -357,12 +336,11 @@ TEST(test_an_invalidation_takes_back_what_was_dropped_and_cached)
     assert_int_equal(stats_of(&w).detached_units, 3);
     assert_int_equal(block_of(&w, 4).generation, generation + 1);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 4);
-    end_world(&w);
 }
 
 TEST(test_null_entries_are_not_shared)
 {
-    world w = window_world(15, 0, 4);
+    scoped_world w = window_world(15, 0, 4);
     kvp_seq sharers[2];
     uint32_t n = 77;
     const kvp_seq seq = open_done(&w, ints(0), 16);
@@ -372,7 +350,6 @@ TEST(test_null_entries_are_not_shared)
     assert_ok(kvp_seq_invalidate(w.cache, seq, 0, sharers, 2, &n));
     assert_int_equal(n, 0);
     decode(&w, other, 1);
-    end_world(&w);
 }
 
 /* A step that should have brought a prefix from the host fails when part of it was dropped. */
@@ -380,7 +357,7 @@ TEST(test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped)
 {
     kvp_config config = steps_config(4, 4, 7, 7);
     config.max_tree_tokens = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq cut[2];
     kvp_open_info info;
     uint32_t n;
@@ -401,13 +378,12 @@ TEST(test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped)
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     decode(&w, seq, 12);
     assert_dropped(&w, 0, seq, 0, 1);
-    end_world(&w);
 }
 
 TEST(test_what_a_window_dropped_is_not_cut_by_a_failed_copy)
 {
     const kvp_config config = steps_config(4, 4, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq cut[2];
     uint32_t n;
     leave_cached(&w, ints(0), 8);
@@ -422,7 +398,6 @@ TEST(test_what_a_window_dropped_is_not_cut_by_a_failed_copy)
     assert_int_equal(n, 0);
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
     assert_int_equal(stats_of(&w).parked_blocks, 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------ what is computed again is private */
@@ -435,7 +410,7 @@ static void check_taken_back(int how, uint32_t to, kvp_window window)
     const kvp_config config = config_of(S, 1, 15);
     const uint32_t sees = window.sink_tokens + window.recent_tokens;
     const uint32_t expected = to > sees || how == INVALIDATED ? to : sees;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = open_done(&w, ints(0), 9);
     (void)set_window(&w, 0, seq, window.sink_tokens, window.recent_tokens);
     assert_int_equal(info_of(&w, seq).public_tokens, 9);
@@ -450,7 +425,6 @@ static void check_taken_back(int how, uint32_t to, kvp_window window)
     extend_seq(&w, seq, 12 - info_of(&w, seq).n_tokens);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     assert_int_equal(info_of(&w, seq).public_tokens, expected);
-    end_world(&w);
 }
 
 TEST(test_what_is_computed_again_under_a_window_is_private)
@@ -466,7 +440,7 @@ TEST(test_what_is_computed_again_under_a_window_is_private)
 TEST(test_a_failed_step_makes_it_private_too)
 {
     const kvp_config config = steps_config(4, 4, 7, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
     pass_step(&w);
@@ -475,15 +449,13 @@ TEST(test_a_failed_step_makes_it_private_too)
     assert_dropped(&w, 0, seq, 0, 1);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_step_failed(w.cache, step, NULL, 0, NULL));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 4);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
-    end_world(&w);
+    assert_fields(info_of(&w, seq), computed_tokens, 4, public_tokens, 4);
 }
 
 /* A private unit of equal tokens is not the public one. */
 TEST(test_a_private_unit_is_nobody_elses)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_seq sharers[1];
     uint32_t n = 77;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -494,7 +466,6 @@ TEST(test_a_private_unit_is_nobody_elses)
     assert_int_equal(n, 0);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 0, sharers, 1, &n));
     assert_int_equal(n, 1);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -12,15 +12,16 @@ struct feature {
     void (*ask)(kvp_config *config);
 };
 
-static void groups(kvp_config *config)
-{
-    config->n_groups = 2;
-}
+/* It takes these fields of the configuration. */
+#define ASKS(name, ...)                                                                            \
+    static void name(kvp_config *config)                                                           \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }                                                                                              \
+    struct feature
 
-static void windows(kvp_config *config)
-{
-    config->groups[0] = (kvp_group){4, 32, 0};
-}
+ASKS(groups, config->n_groups = 2);
+ASKS(windows, config->groups[0] = (kvp_group){4, 32, 0});
 
 static void chunks(kvp_config *config) /* beside a window: in another group */
 {
@@ -29,73 +30,19 @@ static void chunks(kvp_config *config) /* beside a window: in another group */
     config->groups[group] = (kvp_group){KVP_CHUNKED, 32, 0};
 }
 
-static void states(kvp_config *config) /* and rings, which need nothing else */
-{
-    config->state_slots = 8;
-}
-
-static void trees(kvp_config *config)
-{
-    config->max_tree_tokens = 8;
-}
-
-static void host(kvp_config *config)
-{
-    config->host_blocks = 64;
-}
-
-static void once(kvp_config *config)
-{
-    config->host_blocks = 64;
-    config->keep_evicted = KVP_EVICTED_KEEP_ONCE;
-}
-
-static void keep(kvp_config *config)
-{
-    config->commit_policy = KVP_KEEP;
-}
-
-static void steps(kvp_config *config)
-{
-    config->steps = KVP_STEPS_OVERLAPPED;
-}
-
-static void quotas(kvp_config *config)
-{
-    config->quotas = 1;
-}
-
-static void policy(kvp_config *config)
-{
-    config->policy = KVP_POLICY_LEARNED;
-}
-
-static void units(kvp_config *config)
-{
-    config->unit_tokens = config->block_tokens / 2;
-}
-
-static void stores(kvp_config *config)
-{
-    config->host_blocks = 64;
-    config->max_loads = 4;
-}
-
-static void events(kvp_config *config)
-{
-    config->max_events = 100;
-}
-
-static void sizes(kvp_config *config)
-{
-    config->groups[0].block_tokens = 2 * config->block_tokens;
-}
-
-static void retained(kvp_config *config)
-{
-    config->groups[0].recent_tokens = 32;
-    config->retain_tokens = KVP_RETAIN_PROMPTS;
-}
+ASKS(states, config->state_slots = 8); /* and rings, which need nothing else */
+ASKS(trees, config->max_tree_tokens = 8);
+ASKS(host, config->host_blocks = 64);
+ASKS(once, config->host_blocks = 64, config->keep_evicted = KVP_EVICTED_KEEP_ONCE);
+ASKS(keep, config->commit_policy = KVP_KEEP);
+ASKS(steps, config->steps = KVP_STEPS_OVERLAPPED);
+ASKS(quotas, config->quotas = 1);
+ASKS(policy, config->policy = KVP_POLICY_LEARNED);
+ASKS(units, config->unit_tokens = config->block_tokens / 2);
+ASKS(stores, config->host_blocks = 64, config->max_loads = 4);
+ASKS(events, config->max_events = 100);
+ASKS(sizes, config->groups[0].block_tokens = 2 * config->block_tokens);
+ASKS(retained, config->groups[0].recent_tokens = 32, config->retain_tokens = KVP_RETAIN_PROMPTS);
 
 static const struct feature features[] = {
     {"groups", groups},    {"windows", windows}, {"chunks", chunks}, {"states", states},
@@ -129,10 +76,9 @@ static const char *refusal_of(char (*lines)[LINE], uint32_t n, const char *a, co
 {
     char begin[LINE];
     snprintf(begin, sizeof begin, "refused %s %s ", a, b);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (strncmp(lines[i], begin, strlen(begin)) == 0)
             return lines[i] + strlen(begin);
-    }
     return NULL;
 }
 

@@ -28,10 +28,9 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
     sched_config.max_requests = PLACES;
     sched_config.max_samples = PLACES;
     sched_config.max_tries = 1;
-    sched_world s = make_sched_world(&config, &sched_config);
-    for (uint32_t i = 0; i < PLACES; i++) {
+    scoped_sched_world s = make_sched_world(&config, &sched_config);
+    for (uint32_t i = 0; i < PLACES; i++)
         s.sched->requests[i].generation = KVPI_LAST_GENERATION - USES;
-    }
     for (uint32_t n = 0; n < PLACES * USES; n++) {
         seen[n] = submit(&s, 1, 6, 3);
         for (uint32_t k = 0; k < n; k++) {
@@ -42,10 +41,8 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
         check_sched(&s);
     }
     assert_status(KVP_E_NO_SEQS, try_submit(&s, 1, 6, 3, &none, NULL));
-    for (uint32_t k = 0; k < PLACES * USES; k++) {
+    for (uint32_t k = 0; k < PLACES * USES; k++)
         assert_status(KVP_E_HANDLE, kvp_sched_abort(s.sched, seen[k]));
-    }
-    end_sched_world(&s);
 }
 
 /* Who came first is admitted first, over every corner. */
@@ -57,13 +54,11 @@ TEST(test_requests_are_admitted_as_they_come)
         assert_true(start_at(corners[c]));
         sched_world s = make_sched_world(&config, &sched_config);
         kvp_request requests[6];
-        for (int32_t i = 0; i < 6; i++) {
+        for (int32_t i = 0; i < 6; i++)
             requests[i] = submit(&s, 100 * i, 6, 1);
-        }
         for (int i = 0; i < 6; i++) {
             const kvp_step step = make_step(&s);
-            assert_int_equal(step.number, corners[c] + 1 + (uint64_t)i);
-            assert_int_equal(step.n_admitted, 1);
+            assert_fields(step, number, corners[c] + 1 + (uint64_t)i, n_admitted, 1);
             assert_int_equal(step.admitted[0].bits, requests[i].bits);
             (void)finish_step(&s, &step);
         }
@@ -126,7 +121,7 @@ TEST(test_a_transfer_place_is_retired_before_its_generation_wraps)
     const place_shape shape = small_place();
     uint64_t seen[2][ALL], id;
     size_t n_bytes;
-    pair p = make_pair(&shape, &shape, 32);
+    scoped_pair p = make_pair(&shape, &shape, 32);
     open_both(&p, 9, 0);
     kvpi_sender_start_at(p.sender, KVPI_LAST_TRANSFER - USES);
     kvpi_receiver_start_at(p.receiver, KVPI_LAST_TRANSFER - USES);
@@ -147,7 +142,6 @@ TEST(test_a_transfer_place_is_retired_before_its_generation_wraps)
                                                     &n_bytes, &id));
     assert_status(KVP_E_AGAIN, kvp_sender_mark(p.sender, &send, &id));
     p.id_a = p.id_b = 0;
-    end_pair(&p);
 }
 
 /* KV moves under the last id of a place as under any. */
@@ -155,7 +149,7 @@ TEST(test_the_last_transfer_of_a_place_is_complete)
 {
     for (uint64_t start = KVPI_LAST_TRANSFER - 2; start < KVPI_LAST_TRANSFER; start++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 32);
+        scoped_pair p = make_pair(&shape, &shape, 32);
         open_both(&p, 9, 0);
         kvpi_sender_start_at(p.sender, start);
         kvpi_receiver_start_at(p.receiver, start);
@@ -167,7 +161,6 @@ TEST(test_the_last_transfer_of_a_place_is_complete)
         assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
         assert_true(same_kv(&p.a, p.seq_a, &p.b, p.seq_b, (kvp_range){0, 9}));
-        end_pair(&p);
     }
 }
 

@@ -87,9 +87,7 @@ TEST(test_the_parent_may_lie_just_before_the_output)
 {
     int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
     kvp_hash_input input = {.unit_tokens = 4, .n_tokens = 8, .tokens = tokens};
-    kvp_hash root;
-    kvp_hash expected[2];
-    kvp_hash hashes[3];
+    kvp_hash root, expected[2], hashes[3];
     assert_int_equal(kvp_hash_root(4, 0, "x", 1, &root), KVP_OK);
     assert_int_equal(kvp_hash_units(&input, &root, expected), KVP_OK);
     hashes[0] = root;

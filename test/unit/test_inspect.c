@@ -102,8 +102,7 @@ static void check_blocks(told *seen, told *saved)
 {
     qsort(seen->blocks, seen->n_blocks, sizeof(*seen->blocks), by_block);
     qsort(saved->blocks, saved->n_blocks, sizeof(*saved->blocks), by_block);
-    assert_int_equal(seen->n_blocks, saved->n_blocks);
-    assert_int_equal(seen->n_names, saved->n_names);
+    assert_fields(*seen, n_blocks, saved->n_blocks, n_names, saved->n_names);
     assert_memory_equal(seen->names, saved->names, sizeof(seen->names));
     for (uint32_t i = 0; i < seen->n_blocks; i++)
         assert_memory_equal(&seen->blocks[i], &saved->blocks[i], sizeof(seen->blocks[i]));
@@ -144,9 +143,7 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
     assert_ok(kvp_cache_config_get(cache, &config));
     assert_memory_equal(&report->stats, &stats, sizeof(stats));
     assert_memory_equal(&report->config, &config, sizeof(config)); /* nothing is uncached here */
-    assert_int_equal(report->state, KVP_ARENA_WHOLE);
-    assert_int_equal(report->inside, 0);
-    assert_int_equal(report->calls_since, 0);
+    assert_fields(*report, state, KVP_ARENA_WHOLE, inside, 0, calls_since, 0);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_HELD), stats.held_blocks);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_CACHED), stats.cached_blocks);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_PARKED), stats.parked_blocks);
@@ -258,8 +255,7 @@ TEST(test_calls_are_counted)
     assert_ok(kvp_ns_open(a.cache, "x", 1, &ns));
     assert_status(KVP_E_HANDLE, kvp_ns_close(a.cache, (kvp_ns){0}));
     assert_ok(kvp_arena_inspect(&source, NULL, &report));
-    assert_int_equal(report.calls, 2);
-    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    assert_fields(report, calls, 2, state, KVP_ARENA_WHOLE);
     assert_int_equal(report.stats.open_namespaces, 1);
     assert_int_equal(report.arena_bytes, a.n);
     arena_drop(&a);
@@ -438,8 +434,7 @@ TEST(test_an_owner_at_work_is_looked_at)
     assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
     kvp_arena_report r;
     assert_ok(kvp_arena_inspect(&source, &options, &r));
-    assert_int_equal(r.state, r.inside ? KVP_ARENA_MOVING : KVP_ARENA_WHOLE);
-    assert_int_equal(r.calls_since, 0);
+    assert_fields(r, state, r.inside ? KVP_ARENA_MOVING : KVP_ARENA_WHOLE, calls_since, 0);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(munmap(memory, n), 0);
@@ -481,8 +476,7 @@ TEST(test_a_call_between_any_two_reads)
         options.tell = note_nothing;
         assert_ok(kvp_arena_inspect(&source, &options, &r));
         done = i.left >= 0;
-        assert_int_equal(r.inside, 0);
-        assert_int_equal(r.state, r.calls_since > 0 ? KVP_ARENA_MOVING : KVP_ARENA_WHOLE);
+        assert_fields(r, inside, 0, state, r.calls_since > 0 ? KVP_ARENA_MOVING : KVP_ARENA_WHOLE);
         assert_int_equal(r.stats.free_blocks + r.stats.cached_blocks + r.stats.held_blocks, 60);
         /* The first three reads are the figures': they are read again. */
         assert_int_equal(r.calls_since > 0, at >= 3 && !done);

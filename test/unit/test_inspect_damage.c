@@ -414,9 +414,7 @@ TEST(test_an_owner_that_died_inside_a_call)
     a.cache->calls++;
     const seen s = look(&a);
     assert_int_equal(s.status, KVP_OK);
-    assert_int_equal(s.report.state, KVP_ARENA_MOVING);
-    assert_int_equal(s.report.inside, 1);
-    assert_int_equal(s.report.calls_since, 0);
+    assert_fields(s.report, state, KVP_ARENA_MOVING, inside, 1, calls_since, 0);
     assert_int_equal(s.n_told, n);
     a.cache->calls++;
     arena_drop(&a);

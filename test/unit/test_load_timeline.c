@@ -16,8 +16,7 @@ TEST(test_begins_with_milliseconds)
     kvpi_load_timeline_at(&timeline, 0)->steps++;
     kvpi_load_timeline_at(&timeline, MS - 1)->steps++;
     kvpi_load_timeline_at(&timeline, MS)->steps++;
-    assert_int_equal(timeline.width_ns, MS);
-    assert_int_equal(timeline.n, 2);
+    assert_fields(timeline, width_ns, MS, n, 2);
     assert_int_equal(timeline.intervals[0].steps, 2);
     assert_int_equal(timeline.intervals[1].steps, 1);
 }
@@ -64,8 +63,7 @@ TEST(test_widths)
     kvpi_load_timeline_init(&timeline);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         kvpi_load_timeline_at(&timeline, widths[i] * KVPI_LOAD_MAX_INTERVALS - 1);
-        assert_int_equal(timeline.width_ns, widths[i]);
-        assert_int_equal(timeline.n, KVPI_LOAD_MAX_INTERVALS);
+        assert_fields(timeline, width_ns, widths[i], n, KVPI_LOAD_MAX_INTERVALS);
         if (i > 0)
             assert_int_equal(widths[i] % widths[i - 1], 0);
     }
@@ -105,14 +103,9 @@ static void expect_sums(const kvpi_load_timeline *timeline, uint64_t n, double s
         sum.hit_tokens += part->hit_tokens;
         sum.preemptions += part->preemptions;
     }
-    assert_int_equal(sum.arrived, n);
-    assert_int_equal(sum.finished, 2 * n);
-    assert_int_equal(sum.steps, 3 * n);
-    assert_int_equal(sum.prompt_tokens, 4 * n);
-    assert_int_equal(sum.output_tokens, 5 * n);
-    assert_int_equal(sum.input_tokens, 6 * n);
-    assert_int_equal(sum.hit_tokens, 7 * n);
-    assert_int_equal(sum.preemptions, 8 * n);
+    assert_fields(sum, arrived, n, finished, 2 * n, steps, 3 * n, prompt_tokens, 4 * n);
+    assert_fields(sum, output_tokens, 5 * n, input_tokens, 6 * n, hit_tokens, 7 * n, preemptions,
+                  8 * n);
     assert_true(sum.levels.running == span_ns);
     assert_true(sum.levels.waiting == 2 * span_ns);
     assert_true(sum.levels.swapped == 3 * span_ns);
@@ -143,8 +136,7 @@ TEST(test_widening_loses_nothing)
     }
     expect_sums(&timeline, n, (double)(end_ns + late_ns));
     kvpi_load_timeline_limit(&timeline, 20);
-    assert_int_equal(timeline.n, 12);
-    assert_int_equal(timeline.width_ns, 3600 * S);
+    assert_fields(timeline, n, 12, width_ns, 3600 * S);
     expect_sums(&timeline, n, (double)(end_ns + late_ns));
     kvpi_load_timeline_limit(&timeline, 1);
     assert_int_equal(timeline.n, 1);

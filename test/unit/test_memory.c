@@ -31,9 +31,8 @@ static kvp_layout layout_of(uint32_t type, const char *order)
 {
     kvp_layout layout = shape_of(type);
     assert_int_equal(kvp_layout_arrange(&layout, order, NULL), KVP_OK);
-    if (type == KVP_INT8 || type == KVP_E4M3) {
+    if (type == KVP_INT8 || type == KVP_E4M3)
         assert_int_equal(kvp_layout_add_scales(&layout, "N2H"), KVP_OK);
-    }
     return layout;
 }
 
@@ -63,9 +62,8 @@ TEST(test_create)
         assert_int_equal((uintptr_t)tensor % 4096, 0);
         assert_true(i > 0 || (uintptr_t)tensor % (2 << 20) == 0);
         assert_true(tensor >= end);
-        for (size_t at = 0; at < bytes; at++) {
+        for (size_t at = 0; at < bytes; at++)
             assert_int_equal(tensor[at], 0);
-        }
         memset(tensor, 0xFF, bytes); /* all of it is there */
         end = tensor + bytes;
     }
@@ -189,14 +187,12 @@ TEST(test_wrap)
     assert_ptr_equal(kvp_memory_tensor(memory, 0), space + bytes);
     assert_ptr_equal(kvp_memory_tensor(memory, 1), space);
     assert_int_equal(kvp_memory_describe(memory, NULL, &info), KVP_OK);
-    assert_int_equal(info.mapped_bytes, 0);
-    assert_int_equal(info.pages, KVP_PAGES_AUTO);
+    assert_fields(info, mapped_bytes, 0, pages, KVP_PAGES_AUTO);
     assert_int_equal(kvp_memory_describe(memory, NULL, NULL), KVP_OK);
     assert_int_equal(kvp_memory_describe(NULL, NULL, &info), KVP_E_ARG);
     kvp_memory_destroy(memory);
-    for (size_t i = 0; i < (L + 1) * bytes; i++) {
+    for (size_t i = 0; i < (L + 1) * bytes; i++)
         assert_int_equal(space[i], 0);
-    }
 
     kvp_layout slice; /* of layer 1 only: tensor 0 is not needed */
     assert_int_equal(kvp_layout_slice(&layout, &(kvp_slice){1, 1, 0, H}, &slice), KVP_OK);
@@ -226,9 +222,8 @@ TEST(test_wrap_refusals)
         {space + bytes, space + 2},         /* the other way round */
         {space, (void *)(UINTPTR_MAX - 1)}, /* beyond the end of memory */
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(kvp_memory_wrap(&layout, wrong[i], &memory), KVP_E_ARG);
-    }
     void *const right[] = {space, space + bytes};
     void *const odd_scales[] = {space + 1, space + bytes + 4, space + 2 * bytes + 2};
     assert_int_equal(kvp_memory_wrap(&scaled, odd_scales, &memory), KVP_E_ARG);
@@ -258,12 +253,10 @@ static void fill(kvp_memory *memory, uint32_t v_size)
         for (int64_t slot = 0; slot < N * S; slot++) {
             for (uint32_t i = 0; i < 2 * H; i++) {
                 const int which = i % 2 ? KVP_V : KVP_K;
-                for (uint32_t e = 0; e < D; e++) {
+                for (uint32_t e = 0; e < D; e++)
                     row[e] = value_of(l, which, slot, i / 2, e);
-                }
-                if (which == KVP_K || v_size) {
+                if (which == KVP_K || v_size)
                     assert_int_equal(kvp_layer_write(&layer, which, slot, i / 2, row), KVP_OK);
-                }
             }
         }
     }
@@ -445,9 +438,8 @@ TEST(test_gather)
         {.row = wrong_row, .n_row = 3, .begin = 2 * S, .n_tokens = 1},
         {.row = NULL, .n_row = 3, .n_tokens = 1},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(kvp_memory_gather(memory, &wrong[i], k[0][0], v[0][0]), KVP_E_ARG);
-    }
     assert_true(k[0][0][0] == 99);
     assert_int_equal(kvp_memory_gather(NULL, &gather, k[0][0], NULL), KVP_E_ARG);
     assert_int_equal(kvp_memory_gather(memory, NULL, k[0][0], NULL), KVP_E_ARG);
@@ -513,9 +505,8 @@ TEST(test_checksum)
         kvp_layout elsewhere = first;
         elsewhere.first_head = 8; /* other heads of the model */
         void *tensors[4 * L];
-        for (uint32_t i = 0; i < first.n_tensors; i++) {
+        for (uint32_t i = 0; i < first.n_tensors; i++)
             tensors[i] = kvp_memory_tensor(reference, i);
-        }
         kvp_memory *other;
         assert_int_equal(kvp_memory_wrap(&elsewhere, tensors, &other), KVP_OK);
         assert_false(are_equal(checksum(other, 3, S), expected));
@@ -536,9 +527,8 @@ TEST(test_checksum)
  * test/golden/make_hash_vectors.py. */
 TEST(test_checksum_vector)
 {
-    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
         skip(); /* elements are hashed as they lie */
-    }
     static const uint8_t expected[16] = {0x47, 0x41, 0xe1, 0xe1, 0x7b, 0x8b, 0x34, 0x04,
                                          0xcb, 0x05, 0x57, 0xd7, 0x64, 0x50, 0xe3, 0xbb};
     const kvp_layout layout = layout_of(KVP_F32, KVP_ORDER_VLLM_HND);

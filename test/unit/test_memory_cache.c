@@ -33,9 +33,8 @@ struct play {
 static float kv_of(const struct text *text, uint32_t position, uint32_t layer, uint32_t i)
 {
     uint32_t mixed = 2166136261u;
-    for (uint32_t p = 0; p <= position; p++) {
+    for (uint32_t p = 0; p <= position; p++)
         mixed = (mixed ^ (uint32_t)text->tokens[p]) * 16777619u;
-    }
     return (float)((mixed >> 9 ^ layer * 1000003u ^ i * 10007u) & 0xFFFFFF);
 }
 
@@ -48,15 +47,13 @@ static void each_row(struct play *play, const struct text *text, uint32_t positi
         const uint32_t head = i / 2 % H;
         assert_ok(kvp_memory_layer(play->tiers[text->is_out], i / (H * 2), &layer));
         if (write) {
-            for (uint32_t e = 0; e < D; e++) {
+            for (uint32_t e = 0; e < D; e++)
                 row[e] = kv_of(text, position, i, e);
-            }
             assert_ok(kvp_layer_write(&layer, i % 2 ? KVP_V : KVP_K, slot, head, row));
         } else {
             assert_ok(kvp_layer_read(&layer, i % 2 ? KVP_V : KVP_K, slot, head, row));
-            for (uint32_t e = 0; e < D; e++) {
+            for (uint32_t e = 0; e < D; e++)
                 assert_true(row[e] == kv_of(text, position, i, e));
-            }
         }
     }
 }
@@ -76,16 +73,13 @@ static void compute(struct play *play)
         struct text *text = &play->texts[i];
         int64_t slots[MAX_TOKENS];
         if (!text->is_open || text->is_out ||
-            kvp_seq_extend(play->w.cache, text->seq, NULL, 0, 0) != KVP_OK) {
+            kvp_seq_extend(play->w.cache, text->seq, NULL, 0, 0) != KVP_OK)
             continue;
-        }
         run_plan(play);
         assert_ok(kvp_seq_slots(play->w.cache, text->seq, 0, 0, text->n, slots));
-        for (uint32_t p = 0; p < text->n; p++) {
-            if (slots[p] != KVP_NO_SLOT) {
+        for (uint32_t p = 0; p < text->n; p++)
+            if (slots[p] != KVP_NO_SLOT)
                 each_row(play, text, p, slots[p], 1);
-            }
-        }
         assert_ok(kvp_seq_commit(play->w.cache, text->seq, text->n));
     }
 }
@@ -94,12 +88,10 @@ static void check_all(struct play *play)
 {
     for (uint32_t i = 0; i < MAX_SEQS; i++) {
         const struct text *text = &play->texts[i];
-        if (!text->is_open) {
+        if (!text->is_open)
             continue;
-        }
         const kvp_seq_info info = info_of(&play->w, text->seq);
-        assert_int_equal(info.n_tokens, text->n);
-        assert_int_equal(info.tier, text->is_out ? KVP_HOST : KVP_DEVICE);
+        assert_fields(info, n_tokens, text->n, tier, text->is_out ? KVP_HOST : KVP_DEVICE);
         for (uint32_t p = 0; p < info.computed_tokens; p++) {
             const int64_t block = row_entry(&play->w, text->seq, p / S);
             each_row(play, text, p, block * S + p % S, 0);
@@ -111,20 +103,17 @@ static void check_all(struct play *play)
 
 static struct text *free_text(struct play *play)
 {
-    for (uint32_t i = 0; i < MAX_SEQS; i++) {
-        if (!play->texts[i].is_open) {
+    for (uint32_t i = 0; i < MAX_SEQS; i++)
+        if (!play->texts[i].is_open)
             return &play->texts[i];
-        }
-    }
     return NULL;
 }
 
 static uint32_t add_tokens(struct play *play, struct text *text, uint32_t n)
 {
     n = n < MAX_TOKENS - text->n ? n : MAX_TOKENS - text->n;
-    for (uint32_t i = 0; i < n; i++) { /* few values: prefixes are often the same */
+    for (uint32_t i = 0; i < n; i++) /* few values: prefixes are often the same */
         text->tokens[text->n + i] = draw(&play->random, 4) == 0;
-    }
     return n;
 }
 
@@ -132,9 +121,8 @@ static void open_one(struct play *play)
 {
     struct text *text = free_text(play);
     kvp_open_info info;
-    if (!text) {
+    if (!text)
         return;
-    }
     *text = (struct text){0};
     text->n = add_tokens(play, text, draw(&play->random, 24));
     const kvp_prompt prompt = prompt_of(text->tokens, text->n);
@@ -152,9 +140,8 @@ static void change_one(struct play *play, struct text *text)
     case 1:
     case 2:
         n = add_tokens(play, text, draw(&play->random, 5));
-        if (kvp_seq_extend(cache, text->seq, text->tokens + text->n, n, 0) == KVP_OK) {
+        if (kvp_seq_extend(cache, text->seq, text->tokens + text->n, n, 0) == KVP_OK)
             text->n += n;
-        }
         break;
     case 3:
         n = draw(&play->random, text->n + 1);
@@ -167,9 +154,8 @@ static void change_one(struct play *play, struct text *text)
         break;
     case 4:
         n = draw(&play->random, text->n + 1);
-        if (kvp_seq_truncate(cache, text->seq, n, NULL) == KVP_OK) {
+        if (kvp_seq_truncate(cache, text->seq, n, NULL) == KVP_OK)
             text->n = n;
-        }
         break;
     case 5:
     case 6:
@@ -179,9 +165,8 @@ static void change_one(struct play *play, struct text *text)
         }
         break;
     case 7:
-        if (kvp_seq_swap_in(cache, &text->seq, 1, 0, NULL) == KVP_OK) {
+        if (kvp_seq_swap_in(cache, &text->seq, 1, 0, NULL) == KVP_OK)
             text->is_out = 0;
-        }
         break;
     default:
         assert_ok(kvp_seq_close(cache, text->seq, NULL));
@@ -225,15 +210,13 @@ static void play_one(uint64_t seed, uint32_t unit_tokens, uint32_t policy)
     assert_ok(kvp_copier_create(&copier_config, &play.copier));
     for (uint32_t i = 0; i < 1500; i++) {
         struct text *text = &play.texts[draw(&play.random, MAX_SEQS)];
-        if (text->is_open) {
+        if (text->is_open)
             change_one(&play, text);
-        } else {
+        else
             open_one(&play);
-        }
         run_plan(&play);
-        if (draw(&play.random, 3) != 0) {
+        if (draw(&play.random, 3) != 0)
             compute(&play);
-        }
         check_all(&play);
     }
     assert_true(play.n_copies > 300 && play.n_swapped > 80 && play.n_found > 100);

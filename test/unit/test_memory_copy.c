@@ -33,9 +33,8 @@ TEST(test_streams)
     static unsigned char dst[ROOM];
     static unsigned char expected[ROOM];
     uint64_t random = 7;
-    for (size_t i = 0; i < ROOM; i++) {
+    for (size_t i = 0; i < ROOM; i++)
         src[i] = (unsigned char)draw(&random, 256);
-    }
     for (size_t f = 0; f < COUNT(names); f++) {
         const kvpi_stream_fn stream = kvpi_stream_named(names[f]);
         if (!stream) {
@@ -80,9 +79,8 @@ TEST(test_chunks)
     static struct kvpi_chunks chunks;
     const kvpi_stream_fn streams[] = {NULL, count_stream, kvpi_stream_best()};
     uint64_t random = 11;
-    for (size_t i = 0; i < sizeof src; i++) {
+    for (size_t i = 0; i < sizeof src; i++)
         src[i] = (unsigned char)draw(&random, 256);
-    }
     for (size_t f = 0; f < COUNT(streams); f++) {
         for (size_t gap = 0; gap < 2; gap++) { /* 0: one long range */
             const size_t step = BYTES + gap * 32;
@@ -95,9 +93,8 @@ TEST(test_chunks)
             }
             kvpi_chunks_end(&chunks);
             assert_int_equal(chunks.n, 0);
-            for (size_t i = 0; i < RANGES * step; i++) {
+            for (size_t i = 0; i < RANGES * step; i++)
                 assert_int_equal(dst[i], i % step < BYTES ? src[i] : 0);
-            }
             if (streams[f] == count_stream) {
                 const size_t collections = gap ? (RANGES + KVPI_CHUNKS - 1) / KVPI_CHUNKS : 1;
                 assert_int_equal(n_streamed, RANGES * BYTES);
@@ -137,9 +134,8 @@ static void write_tag(struct side *side, uint32_t block, uint32_t token, uint32_
             unsigned char *at = part->base + block * part->block_stride +
                                 token * part->token_stride + head * part->head_stride +
                                 e / part->run * part->run_stride + e % part->run * element;
-            for (uint32_t b = 0; b < element; b++) {
+            for (uint32_t b = 0; b < element; b++)
                 at[b] = byte_of(tag, i / (2 * H), which, head, e * 4 + b);
-            }
         }
     }
 }
@@ -197,8 +193,7 @@ static kvp_copier *open_copier(struct side sides[2], uint32_t n_threads)
 static uint32_t draw_plan(uint64_t *random, kvp_copy *copies, uint32_t n)
 {
     uint8_t role[2][N] = {{0}}; /* 1 read, 2 written */
-    uint32_t phase = 0;
-    uint32_t n_copies = 0;
+    uint32_t phase = 0, n_copies = 0;
     for (uint32_t tries = 0; tries < 40 * n && n_copies < n; tries++) {
         const kvp_copy copy = {.phase = phase,
                                .src_tier = (uint8_t)draw(random, 2),
@@ -231,8 +226,7 @@ static const char *const orders[][2] = {
 /* The most bytes that a phase copies. */
 static uint64_t largest_phase(const kvp_copy *copies, uint32_t n, uint64_t block_bytes)
 {
-    uint64_t largest = 0;
-    uint64_t bytes = 0;
+    uint64_t largest = 0, bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         bytes = i > 0 && copies[i].phase == copies[i - 1].phase ? bytes : 0;
         bytes += block_bytes / S * copies[i].n_tokens;
@@ -256,15 +250,13 @@ TEST(test_plans)
         struct side sides[2][2];
         kvp_copier *copiers[2];
         kvp_copy copies[MAX_COPIES];
-        uint64_t random = i;
-        uint64_t fence = 0;
+        uint64_t random = i, fence = 0;
         for (uint32_t run = 0; run < 2; run++) {
             open_side(&sides[run][0], orders[i % COUNT(orders)][0], orders[i % COUNT(orders)][1]);
             open_side(&sides[run][1], orders[i / COUNT(orders)][0], orders[i / COUNT(orders)][1]);
             copiers[run] = open_copier(sides[run], run ? 3 : 1);
-            for (uint32_t s = 0; s < 2 * N * S; s++) {
+            for (uint32_t s = 0; s < 2 * N * S; s++)
                 write_tag(&sides[run][s / (N * S)], s / S % N, s % S, 1 + s);
-            }
         }
         for (uint64_t round = 1; round <= 3; round++) {
             const uint32_t n = draw_plan(&random, copies, MAX_COPIES);
@@ -283,9 +275,8 @@ TEST(test_plans)
                 assert_int_equal(kvp_copier_run(copiers[run], copies, n, &fence), KVP_OK);
                 assert_int_equal(fence, round);
                 assert_int_equal(kvp_copier_wait(copiers[run], fence), KVP_OK);
-                for (uint32_t s = 0; s < 2 * N * S; s++) {
+                for (uint32_t s = 0; s < 2 * N * S; s++)
                     expect_tag(&sides[run][s / (N * S)], s / S % N, s % S);
-                }
             }
         }
         for (uint32_t run = 0; run < 2; run++) {
@@ -309,9 +300,8 @@ TEST(test_moves)
         open_side(&sides[0], KVP_ORDER_FLASHINFER_HND, NULL);
         open_side(&sides[1], KVP_ORDER_TENSORRT_LLM, NULL);
         kvp_copier *copier = open_copier(sides, run ? 2 : 1); /* 3 layers: an unequal share */
-        for (uint32_t s = 0; s < N * S; s++) {
+        for (uint32_t s = 0; s < N * S; s++)
             write_tag(&sides[0], s / S, s % S, 1 + s);
-        }
         for (uint32_t i = 0; i < 8 * S; i++) { /* every second token of blocks 2.. */
             moves[i] = (kvp_slot_move){2 * S + 2 * i, 2 * S + i};
             sides[0].tags[2 + i / S][i % S] = 1 + 2 * S + 2 * i;
@@ -319,18 +309,16 @@ TEST(test_moves)
         assert_int_equal(kvp_copier_move(copier, 0, moves, 8 * S, &fence), KVP_OK);
         assert_int_equal(fence, 1);
         const uint32_t first = sides[0].tags[20][0];
-        for (uint32_t i = 0; i < 5; i++) { /* 5 slots in a ring */
+        for (uint32_t i = 0; i < 5; i++) /* 5 slots in a ring */
             moves[i] = (kvp_slot_move){20 * S + 7 * i, 20 * S + 7 * ((i + 4) % 5)};
-        }
         for (uint32_t i = 0; i < 4; i++) {
             const uint32_t at = 20 * S + 7 * i;
             sides[0].tags[at / S][at % S] = sides[0].tags[(at + 7) / S][(at + 7) % S];
         }
         sides[0].tags[(20 * S + 28) / S][(20 * S + 28) % S] = first;
         assert_int_equal(kvp_copier_move(copier, 0, moves, 5, &fence), KVP_OK);
-        for (uint32_t s = 0; s < N * S; s++) {
+        for (uint32_t s = 0; s < N * S; s++)
             expect_tag(&sides[0], s / S, s % S);
-        }
         kvp_copier_destroy(copier);
         kvp_memory_destroy(sides[0].memory);
         kvp_memory_destroy(sides[1].memory);
@@ -346,9 +334,8 @@ TEST(test_run_refusals)
     open_side(&sides[0], KVP_ORDER_TENSORRT_LLM, NULL);
     open_side(&sides[1], KVP_ORDER_TENSORRT_LLM, NULL);
     kvp_copier *copier = open_copier(sides, 2);
-    for (uint32_t s = 0; s < 2 * N * S; s++) {
+    for (uint32_t s = 0; s < 2 * N * S; s++)
         write_tag(&sides[s / (N * S)], s / S % N, s % S, 1 + s);
-    }
     const kvp_copy good = {.src_block = 1, .dst_block = 2, .n_tokens = S};
     kvp_copy plan[3] = {good, good, good};
 #define REFUSED(n, change)                                                                         \
@@ -391,9 +378,8 @@ TEST(test_run_refusals)
     assert_int_equal(kvp_copier_move(copier, 0, NULL, 1, &fence), KVP_E_ARG);
     assert_int_equal(kvp_copier_move(NULL, 0, &right, 1, &fence), KVP_E_ARG);
     assert_int_equal(kvp_copier_move(copier, 0, &right, 1025, &fence), KVP_E_TOO_SMALL);
-    for (uint32_t s = 0; s < 2 * N * S; s++) {
+    for (uint32_t s = 0; s < 2 * N * S; s++)
         expect_tag(&sides[s / (N * S)], s / S % N, s % S);
-    }
     assert_int_equal(fence, 77);
     assert_int_equal(kvp_copier_wait(copier, 1), KVP_E_ARG); /* none was given */
     assert_int_equal(kvp_copier_run(copier, NULL, 0, &fence), KVP_OK);
@@ -439,9 +425,8 @@ TEST(test_create_refusals)
     REFUSED(config.host = config.device); /* one memory as both tiers */
     kvp_layout layouts[10];
     size_t n = 0;
-    for (size_t i = 0; i < COUNT(layouts); i++) {
+    for (size_t i = 0; i < COUNT(layouts); i++)
         layouts[i] = sides[1].layout;
-    }
     layouts[n++].type = KVP_F16;
     layouts[n++].block_tokens = S / 2;
     layouts[n++].n_layers--;
@@ -516,9 +501,8 @@ TEST(test_groups)
     config.n_groups = 2;
     config.device = device;
     assert_int_equal(kvp_copier_create(&config, &copier), KVP_OK);
-    for (uint32_t s = 0; s < 2 * N * S; s++) {
+    for (uint32_t s = 0; s < 2 * N * S; s++)
         write_tag(&groups[s / (N * S)], s / S % N, s % S, 1 + s);
-    }
     const kvp_copy copies[] = {{.group = 0, .src_block = 1, .dst_block = 2, .n_tokens = S},
                                {.group = 1, .src_block = 2, .dst_block = 1, .n_tokens = 3}};
     assert_int_equal(kvp_copier_run(copier, copies, 2, NULL), KVP_OK);
@@ -527,9 +511,8 @@ TEST(test_groups)
     const kvp_slot_move move = {5 * S, 6 * S + 1};
     assert_int_equal(kvp_copier_move(copier, 1, &move, 1, NULL), KVP_OK);
     groups[1].tags[6][1] = groups[1].tags[5][0];
-    for (uint32_t s = 0; s < 2 * N * S; s++) {
+    for (uint32_t s = 0; s < 2 * N * S; s++)
         expect_tag(&groups[s / (N * S)], s / S % N, s % S);
-    }
     kvp_copier_destroy(copier);
     kvp_memory_destroy(groups[0].memory);
     kvp_memory_destroy(groups[1].memory);

@@ -52,9 +52,8 @@ void __wrap_free(void *memory)
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    if (n_requests++ == fail_at) {
+    if (n_requests++ == fail_at)
         return MAP_FAILED;
-    }
     return __real_mmap(at, bytes, protection, flags, file, offset);
 }
 

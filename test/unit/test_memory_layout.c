@@ -39,18 +39,16 @@ static struct in vllm_hnd(struct at a)
 /* K (N, H, D/8, S, 8), V (N, H, D, S), one behind the other; bf16 */
 static struct in vllm_paged(struct at a)
 {
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, (((a.b * H + a.h) * (D / 8) + a.e / 8) * S + a.t) * 8 + a.e % 8};
-    }
     return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * D + a.e) * S + a.t};
 }
 
 /* K (N, H, D, S), V (N, H, S, D), one behind the other */
 static struct in vllm_cpu(struct at a)
 {
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, ((a.b * H + a.h) * D + a.e) * S + a.t};
-    }
     return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * S + a.t) * D + a.e};
 }
 
@@ -84,9 +82,8 @@ static struct in apart_hnd(struct at a)
 static struct in cells(struct at a)
 {
     const size_t cell = a.b * S + a.t;
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, (cell * H + a.h) * D + a.e};
-    }
     return (struct in){L + a.l, (a.h * a.Dv + a.e) * (size_t)(N * S) + cell};
 }
 
@@ -163,15 +160,13 @@ static void expect_everywhere(const kvp_layout *layout, struct in (*in)(struct a
                              .e = i % D,
                              .Dv = layout->v.size};
         const kvp_part *part = a.c == 0 ? &layout->k : &layout->v;
-        if (a.e >= part->size) {
+        if (a.e >= part->size)
             continue;
-        }
         const struct in expected = in(a);
         assert_int_equal(part->tensor + a.l * part->tensor_step, expected.tensor);
         assert_int_equal(offset_in(part, a, element), expected.index * element);
-        if (ends[a.c] < (expected.index + 1) * element) {
+        if (ends[a.c] < (expected.index + 1) * element)
             ends[a.c] = (expected.index + 1) * element;
-        }
     }
     /* Dense: the last element ends the tensor. */
     assert_int_equal(layout->v.size && layout->k.tensor == layout->v.tensor && ends[1] > ends[0]
@@ -220,14 +215,12 @@ TEST(test_sizes_differ_in_a_tensor)
     kvp_layout layout = shape_of(KVP_F16, 8);
     assert_int_equal(kvp_layout_arrange(&layout, "NSH2D", NULL), KVP_OK);
     assert_int_equal(layout.k.head_stride, (16 + 8) * 2);
-    assert_int_equal(layout.v.head_stride, (16 + 8) * 2);
-    assert_int_equal(layout.v.offset, 16 * 2);
+    assert_fields(layout.v, head_stride, (16 + 8) * 2, offset, 16 * 2);
     assert_int_equal(layout.k.tensor_bytes, N * S * H * (16 + 8) * 2);
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_E_ARG); /* D split by 2 */
     layout = shape_of(KVP_F16, D);
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_OK);
-    assert_int_equal(layout.k.run, 1);
-    assert_int_equal(layout.k.run_stride, 4);
+    assert_fields(layout.k, run, 1, run_stride, 4);
     assert_int_equal(layout.v.offset, 2);
 }
 
@@ -243,12 +236,8 @@ TEST(test_header_example)
     layout.k.size = layout.v.size = 128;
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_VLLM_NHD, NULL), KVP_OK);
     assert_int_equal(layout.n_tensors, 32);
-    assert_int_equal(layout.v.token_stride, 2048);
-    assert_int_equal(layout.v.head_stride, 256);
-    assert_int_equal(layout.v.block_stride, 32768);
-    assert_int_equal(layout.v.tensor_step, 1);
-    assert_int_equal(layout.v.layer_stride, 0);
-    assert_int_equal(layout.v.offset, 4096 * 32768);
+    assert_fields(layout.v, token_stride, 2048, head_stride, 256, block_stride, 32768);
+    assert_fields(layout.v, tensor_step, 1, layer_stride, 0, offset, 4096 * 32768);
     assert_int_equal(kvp_layout_block_bytes(&layout), 2 << 20); /* 128 KiB for a token */
 }
 
@@ -277,8 +266,7 @@ TEST(test_scales)
     layout = without;
     assert_int_equal(kvp_layout_add_scales(&layout, "2NH"), KVP_OK);
     assert_int_equal(layout.n_tensors, 1 + L);
-    assert_int_equal(layout.v_scales.tensor, 1);
-    assert_int_equal(layout.v_scales.offset, 4 * N * H);
+    assert_fields(layout.v_scales, tensor, 1, offset, 4 * N * H);
     layout = without;
     assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_OK);
     assert_int_equal(layout.n_tensors, 1 + 2 * L);
@@ -327,15 +315,13 @@ TEST(test_slices)
         kvp_layout part;
         whole.first_layer = 10;
         whole.first_head = 20;
-        if (kvp_layout_arrange(&whole, known[i].k_order, known[i].v_order) != KVP_OK) {
+        if (kvp_layout_arrange(&whole, known[i].k_order, known[i].v_order) != KVP_OK)
             continue; /* 16 bytes of a type of one are all of D */
-        }
         assert_int_equal(kvp_layout_add_scales(&whole, "N2H"), KVP_OK);
         const kvp_slice slice = {11, 2, 21, 1};
         assert_int_equal(kvp_layout_slice(&whole, &slice, &part), KVP_OK);
         assert_int_equal(kvp_layout_check(&part, NULL), KVP_OK);
-        assert_int_equal(part.first_layer, 11);
-        assert_int_equal(part.n_layers, 2);
+        assert_fields(part, first_layer, 11, n_layers, 2);
         for (uint32_t l = 0; l < 2; l++) {
             const struct at here = {.l = l, .b = 3, .t = 1, .e = 5};
             const struct at there = {.l = l + 1, .b = 3, .t = 1, .h = 1, .e = 5};
@@ -366,9 +352,8 @@ TEST(test_slice_refusals)
         {10, 1, 20, UINT32_MAX}, {10, 1, 19, 1},         {10, 1, 19, 2},         {0, 1, 20, 1},
         {10, UINT32_MAX, 20, 1}, {UINT32_MAX, 1, 20, 1}, {10, 1, UINT32_MAX, 1},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(kvp_layout_slice(&whole, &wrong[i], &part), KVP_E_ARG);
-    }
     const kvp_slice right = {10, 1, 20, 1};
     assert_int_equal(kvp_layout_slice(NULL, &right, &part), KVP_E_ARG);
     assert_int_equal(kvp_layout_slice(&whole, NULL, &part), KVP_E_ARG);
@@ -421,9 +406,8 @@ TEST(test_too_large)
     const kvp_layout before = layout;
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_E_TOO_LONG);
     assert_int_equal(kvp_layout_arrange(&layout, "LN2HSD", NULL), KVP_E_TOO_LONG);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         return;
-    }
     layout.type = KVP_INT8;
     layout.block_tokens = 1;
     layout.n_heads = 8;

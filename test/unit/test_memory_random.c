@@ -37,9 +37,8 @@ TEST(test_random_memory)
     signal(SIGABRT, leave_input);
     for (long i = 0; i < n_inputs; i++) {
         n_bytes = 40 + draw(&random, MAX_BYTES - 40);
-        for (size_t j = 0; j < n_bytes; j++) {
+        for (size_t j = 0; j < n_bytes; j++)
             bytes[j] = (uint8_t)draw(&random, 256);
-        }
         assert_int_equal(LLVMFuzzerTestOneInput(bytes, n_bytes), 0);
     }
 }

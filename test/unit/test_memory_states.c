@@ -51,9 +51,8 @@ static void write_state(const kvp_memory *memory, uint32_t slot, uint32_t of)
     for (uint32_t i = 0; i < 2 * LAYERS; i++) {
         const uint32_t n = i % 2 == KVP_K ? CONV : RECURRENT;
         unsigned char *bytes = at(memory, slot, i / 2, (int)(i % 2));
-        for (uint32_t e = 0; e < n; e++) {
+        for (uint32_t e = 0; e < n; e++)
             bytes[e] = byte_of(of, i / 2, (int)(i % 2), e);
-        }
     }
 }
 
@@ -174,12 +173,10 @@ TEST(test_layouts)
         next += (size_t)SLOTS * (i < LAYERS ? CONV : RECURRENT);
     }
     assert_int_equal(kvp_memory_wrap(&layout, tensors, &memory), KVP_OK);
-    for (uint32_t s = 0; s < SLOTS; s++) {
+    for (uint32_t s = 0; s < SLOTS; s++)
         write_state(memory, s, s);
-    }
-    for (uint32_t s = 0; s < SLOTS; s++) {
+    for (uint32_t s = 0; s < SLOTS; s++)
         expect_state(memory, s, s);
-    }
     kvp_memory_destroy(memory);
     free(bytes);
     assert_int_equal(kvp_layout_block_bytes(&layout), (uint64_t)LAYERS * (CONV + RECURRENT));

@@ -50,11 +50,10 @@ static float read_one(uint32_t type, float scale, uint32_t code)
     float value;
     union element element = {.four = code};
     const size_t size = kvp_type_bytes(type);
-    if (size == 1) {
+    if (size == 1)
         element.one = (uint8_t)code;
-    } else if (size == 2) {
+    else if (size == 2)
         element.two = (uint16_t)code;
-    }
     assert_int_equal(kvp_type_to_f32(type, scale, &element, 1, &value), KVP_OK);
     return value;
 }
@@ -62,9 +61,8 @@ static float read_one(uint32_t type, float scale, uint32_t code)
 TEST(test_sizes)
 {
     const size_t bytes[] = {0, 4, 2, 2, 1, 1, 0};
-    for (uint32_t type = 0; type < COUNT(bytes); type++) {
+    for (uint32_t type = 0; type < COUNT(bytes); type++)
         assert_int_equal(kvp_type_bytes(type), bytes[type]);
-    }
     assert_int_equal(kvp_type_bytes(UINT32_MAX), 0);
 }
 
@@ -149,9 +147,8 @@ static void expect_nearest(uint32_t type, uint32_t last, uint32_t sign)
         const float value = read_one(type, 1, code);
         assert_int_equal(write_one(type, 1, value), code);
         assert_int_equal(write_one(type, 1, -value), code | sign);
-        if (code == last) {
+        if (code == last)
             break;
-        }
         const float next = read_one(type, 1, code + 1);
         const float middle = value + (next - value) / 2;
         assert_true(value < middle && middle < next); /* exact: each type has room for it in f32 */
@@ -227,9 +224,8 @@ TEST(test_refusals)
     assert_int_equal(kvp_type_from_f32(KVP_F16, 1, values, 1, odd), KVP_E_ARG);
     assert_int_equal(kvp_type_from_f32(KVP_INT8, 1, odd_floats, 1, elements), KVP_E_ARG);
     const float scales[] = {0, -1, NAN, INFINITY};
-    for (size_t i = 0; i < COUNT(scales); i++) {
+    for (size_t i = 0; i < COUNT(scales); i++)
         assert_int_equal(kvp_type_from_f32(KVP_INT8, scales[i], values, 1, elements), KVP_E_ARG);
-    }
     assert_int_equal(kvp_type_to_f32(9, 1, elements, 1, values), KVP_E_ARG);
     assert_int_equal(kvp_type_to_f32(KVP_BF16, 1, NULL, 1, values), KVP_E_ARG);
     assert_int_equal(kvp_type_to_f32(KVP_BF16, 1, elements, 1, NULL), KVP_E_ARG);

@@ -48,7 +48,7 @@ static kvp_meta_trtllm trtllm_in(struct arrays *a)
 /* The header's example, with another row: 9 computed tokens, one more. */
 TEST(test_a_decoding_sequence_has_the_header_s_numbers)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     int32_t token = 5;
     leave_cached(&w, ints(0), 8); /* so that the row does not begin with block 1 */
     const kvp_seq seq = open_done(&w, ints(1000), 9);
@@ -58,28 +58,18 @@ TEST(test_a_decoding_sequence_has_the_header_s_numbers)
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_sizes sizes;
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_seqs, 1);
-    assert_int_equal(sizes.n_tokens, 1);
-    assert_int_equal(sizes.n_entries, 3);
-    assert_int_equal(sizes.max_blocks, 3);
+    assert_fields(sizes, n_seqs, 1, n_tokens, 1, n_entries, 3, max_blocks, 3);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[0], 0);
-    assert_int_equal(a.start[1], 1);
-    assert_int_equal(a.indptr[1], 3);
-    assert_int_equal(a.indices[0], row_entry(&w, seq, 0));
-    assert_int_equal(a.indices[2], row_entry(&w, seq, 2));
-    assert_int_equal(a.indices[3], 0x5A5A5A5A);
-    assert_int_equal(a.last[0], 2);
-    assert_int_equal(a.positions[0], 9);
-    assert_int_equal(a.batch[0], 0);
-    assert_int_equal(a.slots[0], row_entry(&w, seq, 2) * 4 + 1);
-    end_world(&w);
+    assert_fields(a, start[0], 0, start[1], 1, indptr[1], 3, indices[0], row_entry(&w, seq, 0),
+                  indices[2], row_entry(&w, seq, 2));
+    assert_fields(a, indices[3], 0x5A5A5A5A, last[0], 2, positions[0], 9, batch[0], 0, slots[0],
+                  row_entry(&w, seq, 2) * 4 + 1);
 }
 
 TEST(test_a_full_hit_writes_no_slot)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     struct arrays a;
@@ -87,35 +77,25 @@ TEST(test_a_full_hit_writes_no_slot)
     const kvp_meta_batch batch = batch_for(&seq, 1); /* all computed: the last token again */
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[1], 1);
-    assert_int_equal(a.positions[0], 7);
-    assert_int_equal(a.batch[0], -1);
-    assert_int_equal(a.slots[0], KVP_NO_SLOT);
-    assert_int_equal(a.last[0], 4);
-    end_world(&w);
+    assert_fields(a, start[1], 1, positions[0], 7, batch[0], -1, slots[0], KVP_NO_SLOT, last[0], 4);
 }
 
 TEST(test_an_empty_sequence_is_an_empty_row)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_seq(&w, NULL, 0, NULL), open_done(&w, ints(0), 3)};
     struct arrays a;
     clear(&a);
     const kvp_meta_batch batch = batch_for(seqs, 2);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[1], 0);
-    assert_int_equal(a.indptr[1], 0);
-    assert_int_equal(a.last[0], 0);
-    assert_int_equal(a.indptr[2], 1);
-    assert_int_equal(a.last[1], 3);
-    end_world(&w);
+    assert_fields(a, start[1], 0, indptr[1], 0, last[0], 0, indptr[2], 1, last[1], 3);
 }
 
 /* A chunk of a prompt and a decode, one of them with computed tokens again. */
 TEST(test_dense_rows_are_padded)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_seq(&w, ints(50), 3, NULL)};
     const uint32_t begin[2] = {4, 0}, n[2] = {2, 2};
     struct arrays a;
@@ -126,39 +106,31 @@ TEST(test_dense_rows_are_padded)
     batch.n_tokens = n;
     const kvp_meta_dense dense = dense_in(&a);
     assert_ok(kvp_meta_fill_dense(w.cache, &batch, &dense));
-    assert_int_equal(a.table[0], row_entry(&w, seqs[0], 0));
-    assert_int_equal(a.table[1], row_entry(&w, seqs[0], 1));
+    assert_fields(a, table[0], row_entry(&w, seqs[0], 0), table[1], row_entry(&w, seqs[0], 1));
     assert_int_equal(a.table[2] | a.table[MAX_M - 1], 0);
     assert_int_equal(a.table[MAX_M], row_entry(&w, seqs[1], 0));
     assert_int_equal(a.table[MAX_M + 1], 0);
-    assert_int_equal(a.lens[0], 6);
-    assert_int_equal(a.lens[1], 2);
-    assert_int_equal(a.start[2], 4);
+    assert_fields(a, lens[0], 6, lens[1], 2, start[2], 4);
     const int32_t positions[4] = {4, 5, 0, 1};
     const int64_t slots[4] = {-1, -1, -1, row_entry(&w, seqs[1], 0) * 4 + 1};
     assert_memory_equal(a.positions, positions, sizeof positions);
     assert_memory_equal(a.slots, slots, sizeof slots);
     assert_int_equal(a.positions[4], 0x5A5A5A5A);
-    end_world(&w);
 }
 
 TEST(test_trtllm_offsets_count_layers_of_k_and_v)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     struct arrays a;
     clear(&a);
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_trtllm trtllm = trtllm_in(&a); /* 3 layers: 6 pieces a block */
     assert_ok(kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
-    assert_int_equal(a.offsets[0], 6 * row_entry(&w, seq, 0));
-    assert_int_equal(a.offsets[1], 6 * row_entry(&w, seq, 1));
-    assert_int_equal(a.offsets[2], -1);
-    assert_int_equal(a.offsets[MAX_M], 6 * row_entry(&w, seq, 0) + 1);
-    assert_int_equal(a.lens[0], 8);
+    assert_fields(a, offsets[0], 6 * row_entry(&w, seq, 0), offsets[1], 6 * row_entry(&w, seq, 1),
+                  offsets[2], -1, offsets[MAX_M], 6 * row_entry(&w, seq, 0) + 1, lens[0], 8);
     trtllm.layers_per_block = INT32_MAX / 2;
     assert_status(KVP_E_TOO_LONG, kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- one buffer */
@@ -180,8 +152,7 @@ TEST(test_one_buffer_is_cut_into_aligned_arrays)
     assert_ok(kvp_meta_place_csr(&csr, &sizes, buffer, n_bytes, &n_bytes));
     assert_ptr_equal(csr.qo_indptr, buffer);
     assert_ptr_equal(csr.slot_mapping, buffer + 6 * 64);
-    assert_int_equal(csr.max_entries, 7);
-    assert_int_equal(csr.max_tokens, 5);
+    assert_fields(csr, max_entries, 7, max_tokens, 5);
     assert_ok(kvp_meta_place_dense(&dense, &sizes, buffer, n_bytes, &n_bytes));
     assert_int_equal(n_bytes, 5 * 64);
     assert_int_equal(dense.row_stride, 4);
@@ -197,10 +168,9 @@ TEST(test_one_buffer_is_cut_into_aligned_arrays)
         clear(&some);                                                                              \
         type given = make(&some);                                                                  \
         char *pointers = (char *)&given + offsetof(type, first);                                   \
-        for (size_t k = 0; k < (n); k++) {                                                         \
+        for (size_t k = 0; k < (n); k++)                                                           \
             if ((k == i_ % (n)) == (i_ >= (n)))                                                    \
                 memset(pointers + k * sizeof(void *), 0, sizeof(void *));                          \
-        }                                                                                          \
         capacity;                                                                                  \
         assert_ok(fill(w.cache, &batch, &given));                                                  \
         assert_part_of(&some, &all);                                                               \
@@ -220,7 +190,7 @@ static void assert_part_of(const struct arrays *some, const struct arrays *all)
 
 TEST(test_arrays_that_are_not_given_are_not_filled)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_done(&w, ints(50), 9)};
     const kvp_meta_batch batch = batch_for(seqs, 2);
     struct arrays all;
@@ -239,7 +209,6 @@ TEST(test_arrays_that_are_not_given_are_not_filled)
     assert_ok(kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
     EACH_ARRAY(kvp_meta_trtllm, block_offsets, 2, trtllm_in,
                given.row_stride = given.block_offsets == NULL ? 0 : MAX_M, kvp_meta_fill_trtllm);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- refusals */
@@ -248,7 +217,7 @@ TEST(test_a_batch_is_all_or_nothing)
 {
     kvp_config config = config_of(4, 4, 15);
     config.host_blocks = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq b = open_done(&w, ints(50), 6);
     const kvp_seq closed = open_done(&w, ints(90), 2);
@@ -296,19 +265,17 @@ TEST(test_a_batch_is_all_or_nothing)
     assert_ok(kvp_seq_swap_out(w.cache, &a, 1, NULL));
     assert_status(KVP_E_STATE, kvp_meta_fill_csr(w.cache, &batch, &csr));
     assert_memory_equal(&out, &before, sizeof(out));
-    end_world(&w);
 }
 
 TEST(test_asking_is_not_failing)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq twice[2] = {a, a};
     const kvp_meta_batch batch = batch_for(twice, 2);
     kvp_meta_sizes sizes;
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_meta_measure(w.cache, &batch, &sizes)));
     assert_shortage(&w, KVP_OK, 0, 0);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- delta */
@@ -323,7 +290,7 @@ static void apply(int32_t *row, uint32_t *n, const kvp_meta_delta *delta, uint32
 
 TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 5), open_done(&w, ints(50), 9)};
     int32_t copy[2][MAX_M];
     uint64_t version[2] = {0, 0}, had[2];
@@ -344,16 +311,14 @@ TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
             assert_int_equal(n[b], n_blocks);
             assert_memory_equal(copy[b], row, n_blocks * sizeof(*row));
         }
-        if (turn == 1) {
+        if (turn == 1)
             assert_int_equal(delta.n_entries, 0); /* nothing had changed */
-        }
         if (turn == 2) {
             assert_int_equal(delta.n_entries, 1); /* a block more */
             assert_int_equal(start[0], 2);
         }
-        if (turn >= 1) {
+        if (turn >= 1)
             assert_ok(kvp_seq_extend(w.cache, seqs[0], ints(200), 4, 0));
-        }
         if (turn == 3) {
             assert_ok(kvp_seq_truncate(w.cache, seqs[1], 2, NULL)); /* entries went */
             assert_ok(kvp_seq_extend(w.cache, seqs[1], ints(300), 7, 0));
@@ -368,7 +333,6 @@ TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
         assert_ok(kvp_meta_fill_delta(w.cache, &batch, &delta)); /* asks */
         assert_int_equal(delta.n_entries, needed);
     }
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -46,9 +46,8 @@ static void make_layer(struct model *m)
     m->k = calloc(n, sizeof(float));
     m->v = calloc(n, sizeof(float));
     assert_true(m->k != NULL && m->v != NULL);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         m->v[i] = i < S ? NAN : (float)meta_below(1u << 20) / 1024.0f;
-    }
     m->layer = (kvp_layer){KVP_F32, config.n_blocks, S, 1, part_of(m->k, S), part_of(m->v, S)};
 }
 
@@ -95,9 +94,8 @@ static void attend(struct model *m, kvp_attention *attention, const char *what)
         assert_non_null(scratch);
         const kvp_status status = kvp_attention_run(attention, scratch, n_bytes);
         free(scratch);
-        if (status != KVP_OK) {
+        if (status != KVP_OK)
             print_error("%s\n", what);
-        }
         assert_ok(status);
         for (uint32_t i = 0; i < m->sizes.n_tokens; i++) {
             if (!(fabs((double)(m->out[i] - m->expected[i])) < 0.01) ||
@@ -286,9 +284,8 @@ TEST(test_attention_takes_metadata_as_it_is)
                                        chosen,         begin, n_tokens};
             if (kvp_meta_measure(m.w.cache, &m.batch, &m.sizes) != KVP_OK ||
                 m.sizes.n_tokens == 0 || m.sizes.n_tokens > MAX_T || m.sizes.n_entries > MAX_E ||
-                m.sizes.n_mask_bytes > MASK) {
+                m.sizes.n_mask_bytes > MASK)
                 continue;
-            }
             n_checked++;
             make_layer(&m);
             n_left_out += m.sizes.n_kept < m.sizes.n_entries;

@@ -52,9 +52,8 @@ static void compare_csr(world *w, const kvp_meta_batch *batch)
         assert_int_equal(qo[b], n);
         assert_int_equal(kv[b], e);
         compare_tokens(w, batch, b, &t, n, &tokens);
-        for (uint32_t i = 0; i * t.S < t.length; i++) {
+        for (uint32_t i = 0; i * t.S < t.length; i++)
             assert_int_equal(indices[e++], t.row[i]);
-        }
         const uint32_t blocks = e - (uint32_t)kv[b];
         assert_int_equal(blocks == 0 ? 0 : (blocks - 1) * t.S + (uint32_t)last[b], t.length);
         assert_true(blocks == 0 ? last[b] == 0 : last[b] >= 1 && last[b] <= (int32_t)t.S);
@@ -89,9 +88,8 @@ static void compare_tables(world *w, const kvp_meta_batch *batch)
             assert_int_equal(offsets[b * 2 * MAX_M + i], there ? t.row[i] * 6 : -1);
             assert_int_equal(offsets[(b * 2 + 1) * MAX_M + i], there ? t.row[i] * 6 + 1 : -1);
         }
-        for (uint32_t i = 0; i < t.n; i++) {
+        for (uint32_t i = 0; i < t.n; i++)
             tokens.batch[n + i] = tokens.slots[n + i] == KVP_NO_SLOT ? -1 : (int32_t)b;
-        }
         compare_tokens(w, batch, b, &t, n, &tokens);
         n += t.n;
     }
@@ -117,9 +115,8 @@ static void compare_kept(const meta_told *t, const struct windowed_arrays *a, ui
     assert_true(blocks > 0 || a->last[b] == 0);
     for (uint32_t s = 0; s < t->length; s++) {
         if (!meta_keeps_key(t, s)) {
-            for (uint32_t i = 0; i < t->n; i++) {
+            for (uint32_t i = 0; i < t->n; i++)
                 assert_false(meta_sees(t, t->begin + i, s));
-            }
             continue;
         }
         const uint32_t i = kept++;
@@ -134,9 +131,8 @@ static void compare_kept(const meta_told *t, const struct windowed_arrays *a, ui
     for (uint32_t i = 0; i < t->n; i++) { /* relative: kept keys before one of the same position */
         const uint32_t p = meta_position(t, t->begin + i);
         uint32_t before = 0;
-        for (uint32_t s = 0; s < p; s++) {
+        for (uint32_t s = 0; s < p; s++)
             before += (uint32_t)meta_keeps_key(t, s);
-        }
         assert_int_equal(a->tokens.relative[n + i], before);
     }
 }
@@ -205,9 +201,8 @@ static void compare_mask(const meta_told *t, const uint8_t *mask, uint32_t n_byt
         }
     }
     assert_int_equal((bit + 7) / 8, n_bytes);
-    for (; bit < n_bytes * 8; bit++) {
+    for (; bit < n_bytes * 8; bit++)
         assert_int_equal(mask[bit / 8] >> bit % 8 & 1, 0);
-    }
 }
 
 static void compare_nodes(const meta_told *t, const kvp_meta_tree *tree, int32_t v, uint32_t n)
@@ -312,9 +307,8 @@ static void compare_shared(world *w, const kvp_meta_batch *batch, const kvp_meta
             meta_tell(w, batch, (uint32_t)cascade->order[a], &x);
             meta_tell(w, batch, (uint32_t)cascade->order[b], &y);
             while (is_shareable(&x, common) && is_shareable(&y, common) &&
-                   x.row[common] == y.row[common]) {
+                   x.row[common] == y.row[common])
                 common++;
-            }
             const uint32_t own = (uint32_t)(last->kv_indptr[a + 1] - last->kv_indptr[a]);
             assert_true((x.length + x.S - 1) / x.S - own >= common);
         }
@@ -327,9 +321,8 @@ static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t max_
     kvp_meta_level levels[LEVELS];
     int32_t order[META_SEQS];
     kvp_meta_cascade cascade = {sizeof cascade, max_levels, MAX_E, order, levels, 0, 0};
-    for (uint32_t l = 0; l < max_levels; l++) {
+    for (uint32_t l = 0; l < max_levels; l++)
         levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
-    }
     assert_ok(kvp_meta_fill_cascade(w->cache, batch, &cascade));
     assert_in_range(cascade.n_levels, 1, max_levels);
     uint32_t seen[META_SEQS] = {0};
@@ -346,9 +339,8 @@ static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t max_
         assert_int_equal(levels[l].qo_indptr[levels[l].n_groups], query);
         assert_int_equal(levels[l].kv_indptr[levels[l].n_groups], levels[l].n_entries);
     }
-    if (cascade.n_levels < max_levels) {
+    if (cascade.n_levels < max_levels)
         compare_shared(w, batch, &cascade);
-    }
 }
 
 /* ----------------------------------------------------------------------------------- the turns */
@@ -365,9 +357,8 @@ static void compare_batch(world *w, const kvp_meta_batch *batch)
     met.dropped += status == KVP_E_DROPPED;
     met.states += status == KVP_E_STATE;
     assert_status(status, kvp_meta_measure(w->cache, batch, &sizes));
-    if (status != KVP_OK || sizes.n_mask_bytes > MAX_MASK || sizes.n_entries > MAX_E - 1) {
+    if (status != KVP_OK || sizes.n_mask_bytes > MAX_MASK || sizes.n_entries > MAX_E - 1)
         return;
-    }
     met.batches++;
     met.left_out += sizes.n_kept < sizes.n_entries;
     met.nodes += sizes.n_nodes > 0;
@@ -383,7 +374,7 @@ TEST(test_random_batches_equal_the_slow_construction)
 {
     for (uint32_t turn = 0; turn < 500; turn++) {
         meta_seed(turn + 1);
-        world w = meta_random_world();
+        scoped_world w = meta_random_world();
         kvp_seq seqs[META_SEQS], chosen[META_SEQS];
         uint32_t begin[META_SEQS], n_tokens[META_SEQS];
         kvp_config config;
@@ -399,7 +390,6 @@ TEST(test_random_batches_equal_the_slow_construction)
                                           meta_below(3) == 0 ? NULL : n_tokens};
             compare_batch(&w, &batch);
         }
-        end_world(&w);
     }
     printf("%u batches, %u with entries left out, %u with nodes; refused: %u dropped, %u state\n",
            met.batches, met.left_out, met.nodes, met.dropped, met.states);

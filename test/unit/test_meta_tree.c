@@ -76,9 +76,8 @@ static int row_is(const uint8_t *mask, uint32_t row, const char *expected)
     const uint32_t n_keys = (uint32_t)strlen(expected);
     for (uint32_t k = 0; k < n_keys; k++) {
         const uint32_t bit = row * n_keys + k;
-        if ((mask[bit / 8] >> bit % 8 & 1) != (expected[k] == '1')) {
+        if ((mask[bit / 8] >> bit % 8 & 1) != (expected[k] == '1'))
             return 0;
-        }
     }
     return 1;
 }
@@ -87,16 +86,14 @@ static int row_is(const uint8_t *mask, uint32_t row, const char *expected)
 
 TEST(test_the_header_s_example)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_sizes sizes;
     struct arrays a;
     const kvp_meta_tree tree = tree_in(&a);
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_tokens, 4);
-    assert_int_equal(sizes.n_nodes, 4);
-    assert_int_equal(sizes.n_entries, 4);
+    assert_fields(sizes, n_tokens, 4, n_nodes, 4, n_entries, 4);
     assert_int_equal(sizes.n_mask_bytes, 7); /* 4 x 13 bits */
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(a.indptr[1], 4);
@@ -105,8 +102,7 @@ TEST(test_the_header_s_example)
     const int32_t intervals[] = {0, 4, 1, 3, 3, 4, 2, 3};
     assert_memory_equal(a.depth, depth, sizeof depth);
     assert_memory_equal(a.intervals, intervals, sizeof intervals);
-    assert_int_equal(a.parent[4], UNTOUCHED);
-    assert_int_equal(a.mask_indptr[1], 7);
+    assert_fields(a, parent[4], UNTOUCHED, mask_indptr[1], 7);
     assert_true(row_is(a.mask, 0, "1111111111000"));
     assert_true(row_is(a.mask, 1, "1111111111100"));
     assert_true(row_is(a.mask, 2, "1111111111010"));
@@ -117,19 +113,17 @@ TEST(test_the_header_s_example)
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
     const int32_t positions[] = {9, 10, 10, 11};
     assert_memory_equal(a.positions, positions, sizeof positions);
-    assert_int_equal(a.kv[1], 4);
-    assert_int_equal(a.last[0], 1);
+    assert_fields(a, kv[1], 4, last[0], 1);
     for (uint32_t j = 0; j < 4; j++) {
-        assert_int_equal(a.slots[j], row_entry(&w, seq, (9 + j) / 4) * 4 + (int32_t)(9 + j) % 4);
-        assert_int_equal(a.batch[j], 0);
+        assert_fields(a, slots[j], row_entry(&w, seq, (9 + j) / 4) * 4 + (int32_t)(9 + j) % 4,
+                      batch[j], 0);
     }
-    end_world(&w);
 }
 
 /* A token that is not computed is run with its tree, in one step; or without, or the tree alone. */
 TEST(test_tokens_and_nodes_in_one_step)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(500), 1, 0));
     assert_ok(add_nodes(&w, seq, (const int32_t[]){-1, -1}, 2));
@@ -138,10 +132,7 @@ TEST(test_tokens_and_nodes_in_one_step)
     const kvp_meta_tree tree = tree_in(&a);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 3);
-    assert_int_equal(a.positions[0], 6);
-    assert_int_equal(a.positions[1], 7);
-    assert_int_equal(a.positions[2], 7);
+    assert_fields(a, qo[1], 3, positions[0], 6, positions[1], 7, positions[2], 7);
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(a.indptr[1], 2);
     assert_true(row_is(a.mask, 0, "111111100"));
@@ -151,21 +142,18 @@ TEST(test_tokens_and_nodes_in_one_step)
     batch.n_tokens = &one; /* the token only: an ordinary decode step */
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
-    assert_int_equal(a.last[0], 3);
-    assert_int_equal(a.indptr[1], 0);
+    assert_fields(a, last[0], 3, indptr[1], 0);
     batch.n_tokens = NULL;
     batch.begin = &seven; /* the tree only */
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 2);
-    assert_int_equal(a.slots[0], row_entry(&w, seq, 1) * 4 + 3);
-    assert_int_equal(a.slots[1], row_entry(&w, seq, 2) * 4);
-    end_world(&w);
+    assert_fields(a, qo[1], 2, slots[0], row_entry(&w, seq, 1) * 4 + 3, slots[1],
+                  row_entry(&w, seq, 2) * 4);
 }
 
 /* A draft model's rounds: each computes the nodes that are new, and sees all before them. */
 TEST(test_rounds_compute_their_own_nodes)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(add_nodes(&w, seq, (const int32_t[]){-1, -1}, 2));
     assert_ok(add_nodes(&w, seq, (const int32_t[]){1, 0, 2}, 3));
@@ -177,25 +165,17 @@ TEST(test_rounds_compute_their_own_nodes)
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 3);
-    assert_int_equal(a.positions[0], 5);
-    assert_int_equal(a.positions[1], 5);
-    assert_int_equal(a.positions[2], 6);
-    assert_int_equal(a.indptr[1], 5);
+    assert_fields(a, qo[1], 3, positions[0], 5, positions[1], 5, positions[2], 6, indptr[1], 5);
     assert_true(row_is(a.mask, 0, "111101100"));
     assert_true(row_is(a.mask, 1, "111110010"));
     assert_true(row_is(a.mask, 2, "111101101"));
     batch.n_tokens = &two; /* but not the last one: it is not a key either */
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.indptr[1], 4);
-    assert_int_equal(a.last[0], 4);
+    assert_fields(a, indptr[1], 4, last[0], 4);
     assert_true(row_is(a.mask, 0, "11110110"));
     assert_int_equal(a.intervals[0], 0); /* 0 -> 3, 1 -> 2 */
-    assert_int_equal(a.intervals[1], 2);
-    assert_int_equal(a.intervals[2], 2);
-    assert_int_equal(a.intervals[3], 4);
-    end_world(&w);
+    assert_fields(a, intervals[1], 2, intervals[2], 2, intervals[3], 4);
 }
 
 /* K = 2, R = 4: a node at depth d hides what lies 4 before tokens + d, nodes of its path too, and
@@ -204,7 +184,7 @@ TEST(test_windows_count_depth)
 {
     kvp_config config = tree_config();
     config.groups[0] = (kvp_group){2, 4, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 15);
     const int32_t parents[] = {-1, 0, 0, 1, 3, 4, 2}; /* a path of 0 1 3 4 5; 0 2 6 */
     assert_ok(add_nodes(&w, seq, parents, 7));
@@ -237,13 +217,12 @@ TEST(test_windows_count_depth)
     assert_int_equal(relative[0], 5);
     assert_int_equal(relative[5], 9);
     assert_int_equal(relative[6], 7);
-    end_world(&w);
 }
 
 /* Prefill, tree, decode, tree, an empty sequence: in any order, each by itself. */
 TEST(test_trees_mix_with_everything)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     kvp_seq seqs[5] = {open_seq(&w, ints(100), 6, NULL), example_seq(&w),
                        open_done(&w, ints(200), 3), open_done(&w, ints(300), 2),
                        open_seq(&w, NULL, 0, NULL)};
@@ -264,9 +243,8 @@ TEST(test_trees_mix_with_everything)
     assert_true(row_is(alone[3].mask, 2, "11011"));
     for (uint32_t turn = 0; turn < 5; turn++) {
         kvp_seq order[5];
-        for (uint32_t b = 0; b < 5; b++) {
+        for (uint32_t b = 0; b < 5; b++)
             order[b] = seqs[(b * 2 + turn) % 5];
-        }
         const kvp_meta_batch batch = batch_for(order, 5);
         const kvp_meta_tree tree = tree_in(&a);
         const kvp_meta_csr csr = csr_in(&a);
@@ -285,7 +263,6 @@ TEST(test_trees_mix_with_everything)
             assert_memory_equal(a.slots + q, alone[i].slots, queries[i] * 8);
         }
     }
-    end_world(&w);
 }
 
 /* A chain as deep as can be: what follows parents one by one must not take the square of it. */
@@ -295,13 +272,12 @@ TEST(test_a_chain_of_65536)
     kvp_config config = config_of(16, 16, N / 16 + 4);
     config.max_seq_tokens = N + 64;
     config.max_tree_tokens = N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t *parents = malloc(N * sizeof *parents), *out = malloc(3 * N * sizeof *out);
     int32_t *tokens = calloc(N, sizeof *tokens);
     assert_true(parents != NULL && out != NULL && tokens != NULL);
-    for (int32_t j = 0; j < N; j++) {
+    for (int32_t j = 0; j < N; j++)
         parents[j] = j - 1;
-    }
     const kvp_seq seq = open_done(&w, ints(0), 5);
     const uint32_t n = N;
     const kvp_batch extend = {
@@ -310,9 +286,8 @@ TEST(test_a_chain_of_65536)
     kvp_meta_batch batch = batch_for(&seq, 1);
     const kvp_meta_tree tree = {
         .struct_size = sizeof tree, .max_nodes = N, .depth = out, .intervals = out + N};
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++)
         assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
-    }
     assert_int_equal(out[N - 1], N - 1);
     assert_int_equal(out[N + 2 * (N - 1)], N - 1);
     assert_int_equal(out[N + 2 * (N - 1) + 1], N);
@@ -330,14 +305,13 @@ TEST(test_a_chain_of_65536)
     free(tokens);
     free(parents);
     free(out);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */
 
 TEST(test_bad_input)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seqs[2] = {open_done(&w, ints(100), 8), example_seq(&w)};
     kvp_meta_batch batch = batch_for(seqs, 2);
     struct arrays a, before;
@@ -375,7 +349,6 @@ TEST(test_bad_input)
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_seq_invalidate(w.cache, seqs[1], 5, NULL, 0, NULL)); /* the tree is gone */
     assert_status(KVP_E_STATE, kvp_meta_fill_tree(w.cache, &batch, &tree));
-    end_world(&w);
 }
 
 /* Bytes that mask_indptr cannot count: refused where a mask is wanted, and only there. */
@@ -384,7 +357,7 @@ TEST(test_a_mask_too_long)
     enum { N = 150000 };
     kvp_config config = config_of(64, 64, N / 64 + 8);
     config.max_seq_tokens = N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t *tokens = calloc(N, sizeof *tokens), mask_indptr[2], indptr[2];
     assert_non_null(tokens);
     const kvp_seq seq = open_seq(&w, tokens, N, NULL);
@@ -400,7 +373,6 @@ TEST(test_a_mask_too_long)
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(indptr[1], 0);
     free(tokens);
-    end_world(&w);
 }
 
 TEST(test_a_buffer_for_trees)
@@ -418,8 +390,7 @@ TEST(test_a_buffer_for_trees)
     assert_ok(kvp_meta_place_tree(&tree, &sizes, buffer, n_bytes, &n_bytes));
     assert_ptr_equal(tree.indptr, buffer);
     assert_ptr_equal(tree.mask, buffer + 6 * 64);
-    assert_int_equal(tree.max_nodes, 9);
-    assert_int_equal(tree.max_mask_bytes, 65);
+    assert_fields(tree, max_nodes, 9, max_mask_bytes, 65);
     sizes.n_mask_bytes = 0; /* intervals will do */
     assert_ok(kvp_meta_place_tree(&tree, &sizes, buffer, n_bytes, &n_bytes));
     assert_int_equal(n_bytes, 5 * 64);

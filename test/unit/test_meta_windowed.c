@@ -73,7 +73,7 @@ static kvp_seq example_seq(world *w)
 
 TEST(test_the_header_s_example)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
     kvp_meta_sizes sizes;
@@ -82,27 +82,14 @@ TEST(test_the_header_s_example)
     assert_int_equal(entry(&w, seq, 1, 1), KVP_NULL_BLOCK);
     assert_int_equal(entry(&w, seq, 1, 2), KVP_NULL_BLOCK);
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_entries, 5);
-    assert_int_equal(sizes.n_kept, 3);
-    assert_int_equal(sizes.n_nodes, 0);
+    assert_fields(sizes, n_entries, 5, n_kept, 3, n_nodes, 0);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 3);
-    assert_int_equal(l.indices[0], entry(&w, seq, 1, 0));
-    assert_int_equal(l.indices[1], entry(&w, seq, 1, 3));
-    assert_int_equal(l.indices[2], entry(&w, seq, 1, 4));
-    assert_int_equal(l.indices[3], UNTOUCHED);
-    assert_int_equal(l.last[0], 2);
-    assert_int_equal(l.sink_len[0], 3);
-    assert_int_equal(l.offset[0], 4);
-    assert_int_equal(l.key[0], 9);
-    assert_int_equal(l.sinks[0], 3);
-    assert_int_equal(l.recent[0], 6);
-    assert_int_equal(l.qo[1], 1);
-    assert_int_equal(l.batch[0], 0);
-    assert_int_equal(l.positions[0], 17);
+    assert_fields(l, kv[1], 3, indices[0], entry(&w, seq, 1, 0), indices[1], entry(&w, seq, 1, 3),
+                  indices[2], entry(&w, seq, 1, 4), indices[3], UNTOUCHED);
+    assert_fields(l, last[0], 2, sink_len[0], 3, offset[0], 4, key[0], 9, sinks[0], 3);
+    assert_fields(l, recent[0], 6, qo[1], 1, batch[0], 0, positions[0], 17);
     assert_int_equal(l.relative[0], 8); /* K + R - 1 */
     assert_int_equal(l.slots[0], entry(&w, seq, 1, 4) * 4 + 1);
-    end_world(&w);
 }
 
 /* Chunks of 6 tokens, the example of windows.h: the query at 17 sees 12 .. 17, one at 18 only
@@ -111,38 +98,27 @@ TEST(test_the_header_s_example_of_chunks)
 {
     kvp_config config = config_of(4, 4, 63);
     config.groups[0] = (kvp_group){KVP_CHUNKED, 6, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 0);
     struct lists l;
     kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(501), 1, 0));
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 17 and 18 */
-    assert_int_equal(l.kv[1], 2);
-    assert_int_equal(l.indices[0], entry(&w, seq, 0, 3));
-    assert_int_equal(l.indices[1], entry(&w, seq, 0, 4));
-    assert_int_equal(l.last[0], 3);
-    assert_int_equal(l.sink_len[0], 0);
-    assert_int_equal(l.offset[0], 0);
-    assert_int_equal(l.key[0], 12);
-    assert_int_equal(l.sinks[0], KVP_CHUNKED);
-    assert_int_equal(l.recent[0], 6);
-    assert_int_equal(l.relative[0], 5);
+    assert_fields(l, kv[1], 2, indices[0], entry(&w, seq, 0, 3), indices[1], entry(&w, seq, 0, 4),
+                  last[0], 3, sink_len[0], 0);
+    assert_fields(l, offset[0], 0, key[0], 12, sinks[0], KVP_CHUNKED, recent[0], 6, relative[0], 5);
     assert_ok(kvp_seq_commit(w.cache, seq, 18));
     windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 18 */
-    assert_int_equal(l.kv[1], 1);
-    assert_int_equal(l.indices[0], entry(&w, seq, 0, 4));
-    assert_int_equal(l.offset[0], 2);
-    assert_int_equal(l.key[0], 18);
-    assert_int_equal(l.relative[0], 0);
-    end_world(&w);
+    assert_fields(l, kv[1], 1, indices[0], entry(&w, seq, 0, 4), offset[0], 2, key[0], 18,
+                  relative[0], 0);
 }
 
 /* The same sequence in the group without a window: CSR, and zeros. */
 TEST(test_without_a_window_it_is_csr)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 0);
     struct lists l;
@@ -156,15 +132,13 @@ TEST(test_without_a_window_it_is_csr)
     assert_int_equal(l.last[0], 2);
     assert_int_equal(l.sink_len[0] | l.offset[0] | l.key[0], 0);
     assert_int_equal(l.sinks[0] | l.recent[0], 0);
-    assert_int_equal(l.relative[0], 17);
-    assert_int_equal(l.slots[0], entry(&w, seq, 0, 4) * 4 + 1);
-    end_world(&w);
+    assert_fields(l, relative[0], 17, slots[0], entry(&w, seq, 0, 4) * 4 + 1);
 }
 
 /* Shorter than its sinks, and within K + R: nothing is left out, the map is the identity. */
 TEST(test_a_window_that_hides_nothing)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seqs[2] = {open_seq(&w, ints(0), 2, NULL), open_done(&w, ints(100), 8)};
     assert_ok(kvp_seq_extend(w.cache, seqs[1], ints(500), 1, 0)); /* 9 = K + R */
     const kvp_meta_batch batch = batch_for(seqs, 2, 1);
@@ -172,23 +146,15 @@ TEST(test_a_window_that_hides_nothing)
     const kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
     assert_int_equal(l.sink_len[0], 2); /* all there is */
-    assert_int_equal(l.offset[0], 2);
-    assert_int_equal(l.key[0], 0);
-    assert_int_equal(l.sink_len[1], 3);
-    assert_int_equal(l.offset[1], 3);
-    assert_int_equal(l.key[1], 0);
-    assert_int_equal(l.kv[1], 1);
-    assert_int_equal(l.kv[2], 4);
-    assert_int_equal(l.relative[0], 0);
-    assert_int_equal(l.relative[2], 8);
-    end_world(&w);
+    assert_fields(l, offset[0], 2, key[0], 0, sink_len[1], 3, offset[1], 3, key[1], 0);
+    assert_fields(l, kv[1], 1, kv[2], 4, relative[0], 0, relative[2], 8);
 }
 
 /* A chunk of 6 from position 17 on: the list is what its first query sees, to the chunk's end. What
  * is not dropped yet, but behind the window already, is left out just the same. */
 TEST(test_a_chunk_is_listed_for_its_first_query)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = open_done(&w, ints(0), 17);
     const uint32_t begin = 20;
     struct lists l;
@@ -197,23 +163,15 @@ TEST(test_a_chunk_is_listed_for_its_first_query)
     kvp_meta_batch batch = batch_for(&seq, 1, 1);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
     assert_int_equal(l.kv[1], 4); /* entries 0, 3, 4, 5 */
-    assert_int_equal(l.last[0], 3);
-    assert_int_equal(l.key[0], 9);
-    assert_int_equal(l.relative[5], 22 - 9);
+    assert_fields(l, last[0], 3, key[0], 9, relative[5], 22 - 9);
     batch.begin = &begin; /* its second half: sees 15 on, still in entry 3 */
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 4);
-    assert_int_equal(l.offset[0], 15 - 8);
-    assert_int_equal(l.key[0], 12);
+    assert_fields(l, kv[1], 4, offset[0], 15 - 8, key[0], 12);
     const uint32_t last = 21; /* sees 16 on: entry 3 has not been dropped, and is left out */
     batch.begin = &last;
     assert_true(entry(&w, seq, 1, 3) > 0);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 3);
-    assert_int_equal(l.indices[1], entry(&w, seq, 1, 4));
-    assert_int_equal(l.offset[0], 4);
-    assert_int_equal(l.key[0], 13);
-    end_world(&w);
+    assert_fields(l, kv[1], 3, indices[1], entry(&w, seq, 1, 4), offset[0], 4, key[0], 13);
 }
 
 /* R = 1, no sinks, a length of whole blocks and no query: the next one will see itself alone. */
@@ -221,7 +179,7 @@ TEST(test_a_list_may_be_empty)
 {
     kvp_config config = config_of(4, 4, 63);
     config.groups[0] = (kvp_group){0, 1, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const uint32_t begin = 8, none = 0;
     kvp_meta_batch batch = batch_for(&seq, 1, 0);
@@ -230,18 +188,14 @@ TEST(test_a_list_may_be_empty)
     struct lists l;
     const kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 0);
-    assert_int_equal(l.last[0], 0);
-    assert_int_equal(l.offset[0], 0);
-    assert_int_equal(l.key[0], 8);
-    end_world(&w);
+    assert_fields(l, kv[1], 0, last[0], 0, offset[0], 0, key[0], 8);
 }
 
 /* ----------------------------------------------------------------------- nulls in other formats */
 
 TEST(test_rows_keep_dropped_entries_in_place)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
     int32_t table[MAX_M], indices[MAX_E], kv[2], offsets[2 * MAX_M];
@@ -267,14 +221,13 @@ TEST(test_rows_keep_dropped_entries_in_place)
     }
     assert_int_equal(table[5], 0);
     assert_int_equal(offsets[5], -1);
-    end_world(&w);
 }
 
 /* A delta is of rows, so it is given also where a step would be refused; a drop raises the row's
  * version, so the row comes whole. */
 TEST(test_deltas_have_dropped_entries)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = open_done(&w, ints(0), 13);
     kvp_meta_sizes sizes;
     uint64_t had_version = 0, version;
@@ -295,7 +248,6 @@ TEST(test_deltas_have_dropped_entries)
     assert_int_equal(delta.n_entries, 5);
     assert_int_equal(entries[1] | entries[2], 0);
     assert_int_equal(entries[3], entry(&w, seq, 1, 3));
-    end_world(&w);
 }
 
 /* Two prompts with 16 tokens in common, K = 9, S = 4: two blocks lie wholly in the sinks. */
@@ -304,7 +256,7 @@ TEST(test_a_cascade_shares_sinks_only)
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
     config.groups[1] = (kvp_group){9, 30, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t tokens[20];
     kvp_seq seqs[2];
     for (int32_t s = 0; s < 2; s++) {
@@ -316,27 +268,23 @@ TEST(test_a_cascade_shares_sinks_only)
     int32_t store[2][4][MAX_E], order[2];
     for (uint32_t group = 0; group < 2; group++) {
         kvp_meta_level levels[2];
-        for (int l = 0; l < 2; l++) {
+        for (int l = 0; l < 2; l++)
             levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
-        }
         kvp_meta_cascade cascade = {sizeof cascade, 2, MAX_E, order, levels, 0, 0};
         const kvp_meta_batch batch = batch_for(seqs, 2, group);
         assert_ok(kvp_meta_fill_cascade(w.cache, &batch, &cascade));
         assert_int_equal(cascade.n_levels, 2);
-        assert_int_equal(levels[0].n_groups, 1);
-        assert_int_equal(levels[0].n_entries, group == 0 ? 4 : 2);
-        assert_int_equal(levels[0].last_block_len[0], 4);
+        assert_fields(levels[0], n_groups, 1, n_entries, group == 0 ? 4 : 2, last_block_len[0], 4);
         assert_int_equal(levels[1].n_entries, group == 0 ? 4 : 8);
         assert_int_equal(levels[0].kv_indices[1], entry(&w, seqs[1], group, 1));
     }
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */
 
 TEST(test_a_step_that_needs_what_was_dropped_is_refused)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seqs[2] = {open_seq(&w, ints(100), 3, NULL), example_seq(&w)};
     kvp_meta_sizes sizes;
     struct lists l, before;
@@ -368,12 +316,11 @@ TEST(test_a_step_that_needs_what_was_dropped_is_refused)
     assert_ok(kvp_seq_invalidate(w.cache, seqs[1], 13, NULL, 0, NULL));
     begin[1] = 13; /* both: its slots are not writable, and entry 2 is gone */
     assert_status(KVP_E_STATE, kvp_meta_measure(w.cache, &batch, &sizes));
-    end_world(&w);
 }
 
 TEST(test_groups_that_are_not_there)
 {
-    world w = example_world();
+    scoped_world w = example_world();
     const kvp_seq seq = example_seq(&w);
     struct lists l;
     kvp_meta_windowed windowed = lists_in(&l);
@@ -405,7 +352,6 @@ TEST(test_groups_that_are_not_there)
     }
     windowed.struct_size++;
     assert_status(KVP_E_ARG, kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    end_world(&w);
 }
 
 TEST(test_a_buffer_for_windowed_lists)

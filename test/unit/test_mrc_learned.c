@@ -66,15 +66,12 @@ static void add(uint32_t first, uint32_t n)
                            .n_blocks = n,
                            .last_tokens = (uint32_t)refs.block_tokens - 1,
                            .input_tokens = n * (uint32_t)refs.block_tokens};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         contents[refs.n_refs++] = first + i;
-    }
-    if (first + n > refs.n_contents) {
+    if (first + n > refs.n_contents)
         refs.n_contents = first + n;
-    }
-    if (n > refs.min_blocks) {
+    if (n > refs.min_blocks)
         refs.min_blocks = n;
-    }
 }
 
 struct figures {
@@ -110,9 +107,8 @@ static void expect_promise(struct figures found)
 static void expect_loop(uint32_t n_loop, uint32_t n_request)
 {
     begin(512);
-    for (uint32_t i = 0; i < 40 * n_loop / n_request; i++) {
+    for (uint32_t i = 0; i < 40 * n_loop / n_request; i++)
         add(i % (n_loop / n_request) * n_request, n_request);
-    }
     const struct figures found = measure();
     assert_int_equal(found.lru, 0);
     assert_true(found.optimum > refs.n_refs / 4);
@@ -163,13 +159,12 @@ TEST(test_turncoat)
     for (uint32_t i = 0; i < 200000; i++) {
         const int mood = i / 4096 % 2;
         const uint32_t kind = draw(&random, 1000);
-        if (kind < fresh[mood]) {
+        if (kind < fresh[mood])
             add(newest++, 1);
-        } else if (kind < again[mood]) {
+        else if (kind < again[mood])
             add(newest - 1 - later[mood], 1);
-        } else {
+        else
             add((mood == 0 ? 10 * C : 0) + draw(&random, old[mood]), 1);
-        }
     }
     expect_promise(measure());
 }
@@ -197,9 +192,8 @@ static struct habits draw_habits(uint64_t *random)
     struct habits habits = {0};
     habits.n_moods = 2 + draw(random, 3);
     habits.length = 1u << (8 + draw(random, 7));
-    for (uint32_t m = 0; m < habits.n_moods; m++) {
+    for (uint32_t m = 0; m < habits.n_moods; m++)
         draw_mood(random, &habits, m);
-    }
     return habits;
 }
 
@@ -210,13 +204,12 @@ static void add_moods(uint64_t *random, const struct habits *habits, uint32_t n)
         const uint32_t m = i / habits->length % habits->n_moods, kind = draw(random, 1000);
         const uint32_t old = habits->of[m].old;
         const uint32_t which = habits->of[m].in_turn ? i % old : draw(random, old);
-        if (kind < habits->of[m].fresh) {
+        if (kind < habits->of[m].fresh)
             add(newest++, 1);
-        } else if (kind < habits->of[m].again) {
+        else if (kind < habits->of[m].again)
             add(newest - habits->of[m].later, 1);
-        } else {
+        else
             add((m % 2) * 10 * C + which, 1);
-        }
     }
 }
 
@@ -249,9 +242,8 @@ static uint64_t hits_of_cache(uint32_t policy)
     world w = make_world(&config);
     for (size_t r = 0; r < refs.n_requests; r++) {
         const uint32_t n = requests[r].n_full;
-        for (uint32_t i = 0; i < n * S; i++) {
+        for (uint32_t i = 0; i < n * S; i++)
             tokens[i] = (int32_t)contents[requests[r].first + i / S];
-        }
         kvp_open_info info;
         const kvp_seq seq = open_seq(&w, tokens, n * S, &info);
         assert_ok(kvp_seq_commit(w.cache, seq, n * S));
@@ -278,9 +270,8 @@ static void expect_promise_of_cache(void)
 TEST(test_cache_loop)
 {
     begin(CORE_TOKENS);
-    for (uint32_t i = 0; i < CORE_REQUESTS; i++) {
+    for (uint32_t i = 0; i < CORE_REQUESTS; i++)
         add(i % (3 * C / 2), 1);
-    }
     const uint64_t learned = hits_of_cache(KVP_POLICY_LEARNED);
     assert_int_equal(hits_of_cache(KVP_POLICY_LRU), 0);
     assert_true(learned > refs.n_refs / (IS_AUDITED ? 16 : 4));
@@ -318,11 +309,10 @@ TEST(test_cache_searched)
     for (int round = 0; round < 2 * SEARCHED; round++) {
         struct habits habits = worst;
         uint64_t same = 5;
-        if (round > 0 && round < SEARCHED) {
+        if (round > 0 && round < SEARCHED)
             habits = draw_habits(&random);
-        } else if (round > 0) {
+        else if (round > 0)
             draw_mood(&random, &habits, draw(&random, habits.n_moods));
-        }
         begin(CORE_TOKENS);
         add_moods(&same, &habits, CORE_REQUESTS);
         const struct figures found = measure();
@@ -371,9 +361,8 @@ TEST(test_cold)
         kvpi_mrc_learned_hits learned;
         const uint64_t blocks = 8 + draw(&random, 100);
         begin(16);
-        while (refs.n_refs + 6 < 2 * blocks) {
+        while (refs.n_refs + 6 < 2 * blocks)
             add_branch(&random);
-        }
         assert_int_equal(kvpi_mrc_lru_make(&refs, NULL, "test", &curve), TOOL_OK);
         assert_int_equal(kvpi_mrc_learned_run_sizes(&refs, &blocks, 1, &learned), TOOL_OK);
         const kvpi_mrc_hits lru = kvpi_mrc_lru_at(&curve, blocks);

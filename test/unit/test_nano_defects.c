@@ -279,8 +279,8 @@ TEST(test_defect_2_an_evicted_block_leaves_nothing_behind)
         touch(&f, i, NULL);
         kvp_stats stats = stats_of(&f);
         /* one node for each cached block, and the root */
-        assert_int_equal(stats.nodes_used, stats.cached_blocks + 1);
-        assert_int_equal(stats.cached_blocks, i < USABLE ? i + 1 : USABLE);
+        assert_fields(stats, nodes_used, stats.cached_blocks + 1, cached_blocks,
+                      i < USABLE ? i + 1 : USABLE);
     }
     kvp_stats stats = stats_of(&f);
     assert_int_equal(stats.evicted_blocks, PROMPTS - USABLE);
@@ -292,8 +292,8 @@ TEST(test_defect_2_an_evicted_block_leaves_nothing_behind)
         kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = S};
         kvp_open_info info;
         assert_int_equal(kvp_cache_match(f.cache, f.ns, &prompt, &info), KVP_OK);
-        assert_int_equal(info.hit_tokens, i < PROMPTS - USABLE ? 0 : S);
-        assert_int_equal(info.stop, i < PROMPTS - USABLE ? KVP_STOP_MISS : KVP_STOP_END);
+        assert_fields(info, hit_tokens, i < PROMPTS - USABLE ? 0 : S, stop,
+                      i < PROMPTS - USABLE ? KVP_STOP_MISS : KVP_STOP_END);
     }
     tear_down(&f);
 }
@@ -307,8 +307,7 @@ TEST(test_defect_2_old_content_is_computed_anew_after_its_block_was_reused)
         for (int32_t number = 0; number < 2; number++) {
             assert_int_equal(touch(&f, number, &info), 1);
             assert_int_equal(info.hit_tokens, 0);
-            int32_t expected[S];
-            int32_t tokens[S];
+            int32_t expected[S], tokens[S];
             uint32_t n;
             fill_block(number, expected);
             assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 1, tokens, &n), KVP_OK);
@@ -336,8 +335,7 @@ TEST(test_defect_3_partial_blocks_are_counted_at_every_length)
             assert_int_equal(block(&f, row_entry(&f, seq, i)).ref_count, 1);
         assert_int_equal(kvp_seq_commit(f.cache, seq, n), KVP_OK);
         kvp_released released = close_seq(&f, seq);
-        assert_int_equal(released.cached_blocks, n / S);
-        assert_int_equal(released.freed_blocks, n_blocks - n / S);
+        assert_fields(released, cached_blocks, n / S, freed_blocks, n_blocks - n / S);
         kvp_stats stats = stats_of(&f);
         assert_int_equal(stats.held_blocks, 0);
         assert_int_equal(stats.free_blocks + stats.cached_blocks, USABLE);
@@ -357,10 +355,8 @@ TEST(test_defect_4_every_appended_token_is_counted)
         int32_t token = (int32_t)(100 + i);
         assert_int_equal(kvp_seq_extend(f.cache, seq, &token, 1, 0), KVP_OK);
         kvp_seq_info info = info_of(&f, seq);
-        assert_int_equal(info.n_tokens, PROMPT + i);
-        assert_int_equal(info.prompt_tokens, PROMPT);
-        assert_int_equal(info.n_blocks, (PROMPT + i + S - 1) / S);
-        assert_int_equal(info.last_token, token);
+        assert_fields(info, n_tokens, PROMPT + i, prompt_tokens, PROMPT, n_blocks,
+                      (PROMPT + i + S - 1) / S, last_token, token);
         int64_t slot;
         assert_int_equal(kvp_seq_slots(f.cache, seq, 0, PROMPT + i - 1, 1, &slot), KVP_OK);
         assert_int_equal(slot / S, row_entry(&f, seq, (PROMPT + i - 1) / S));
@@ -415,8 +411,7 @@ static void expect_equal_rows(const fixture *a, kvp_seq of_a, const fixture *b, 
 {
     const int32_t *row_a;
     const int32_t *row_b;
-    uint32_t n_a;
-    uint32_t n_b;
+    uint32_t n_a, n_b;
     assert_int_equal(kvp_seq_row(a->cache, of_a, 0, &row_a, &n_a), KVP_OK);
     assert_int_equal(kvp_seq_row(b->cache, of_b, 0, &row_b, &n_b), KVP_OK);
     assert_int_equal(n_a, n_b);
@@ -442,8 +437,7 @@ TEST(test_defect_5_colliding_hashes_never_share_a_wrong_block)
             close_seq(&cut, of_cut[at]);
         }
         content prompt;
-        kvp_open_info info;
-        kvp_open_info expected;
+        kvp_open_info info, expected;
         draw_prompt(&random, prompt.tokens, &prompt.n_tokens);
         of_whole[at] = open_prompt(&whole, prompt.tokens, prompt.n_tokens, &expected);
         of_cut[at] = open_prompt(&cut, prompt.tokens, prompt.n_tokens, &info);
@@ -512,8 +506,7 @@ TEST(test_defect_6_nothing_is_shared_before_it_is_computed)
     /* Half of the prompt is computed: half of it may be shared. */
     assert_int_equal(kvp_seq_commit(f.cache, third, S + 1), KVP_OK);
     kvp_seq fourth = open_prompt(&f, tokens, 2 * S, &info);
-    assert_int_equal(info.hit_tokens, S);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, S, stop, KVP_STOP_NO_KV);
     close_seq(&f, third);
     close_seq(&f, fourth);
     tear_down(&f);
@@ -553,8 +546,7 @@ static void expect_shortage(const fixture *f, kvp_status status, uint64_t missin
 {
     kvp_shortage shortage;
     assert_int_equal(kvp_cache_shortage_get(f->cache, &shortage), KVP_OK);
-    assert_int_equal(shortage.status, status);
-    assert_int_equal(shortage.missing_blocks, missing);
+    assert_fields(shortage, status, status, missing_blocks, missing);
 }
 
 static void expect_admission(fixture *f, uint32_t n_tokens, uint32_t verdict, uint32_t missing)
@@ -565,8 +557,7 @@ static void expect_admission(fixture *f, uint32_t n_tokens, uint32_t verdict, ui
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
     kvp_admission admission;
     assert_int_equal(kvp_cache_can_open(f->cache, f->ns, &prompt, &admission), KVP_OK);
-    assert_int_equal(admission.verdict, verdict);
-    assert_int_equal(admission.missing_blocks, missing);
+    assert_fields(admission, verdict, verdict, missing_blocks, missing);
 
     kvp_seq seq;
     kvp_stats before = stats_of(f);
@@ -612,8 +603,7 @@ TEST(test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing)
     kvp_seq other = open_committed(&f, others, 2 * S, NULL);
     assert_int_equal(kvp_seq_extend(f.cache, seq, others, S + 1, 0), KVP_E_NO_BLOCKS);
     expect_shortage(&f, KVP_E_NO_BLOCKS, 2);
-    assert_int_equal(info_of(&f, seq).n_tokens, S);
-    assert_int_equal(info_of(&f, seq).n_blocks, 1);
+    assert_fields(info_of(&f, seq), n_tokens, S, n_blocks, 1);
     assert_int_equal(kvp_seq_extend(f.cache, seq, NULL, 3 * S, 0), KVP_E_NEVER);
     expect_shortage(&f, KVP_E_NEVER, 1);
 
@@ -622,9 +612,7 @@ TEST(test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing)
     kvp_batch batch = {.struct_size = sizeof batch, .n_seqs = 2, .seqs = both, .tokens = next};
     kvp_admission admission;
     assert_int_equal(kvp_cache_can_extend(f.cache, &batch, &admission), KVP_OK);
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.need_blocks, 2);
-    assert_int_equal(admission.missing_blocks, 2);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, need_blocks, 2, missing_blocks, 2);
     assert_int_equal(kvp_seq_extend_many(f.cache, &batch), KVP_E_NO_BLOCKS);
     expect_shortage(&f, KVP_E_NO_BLOCKS, 2);
     assert_int_equal(info_of(&f, other).n_tokens, 2 * S);

@@ -55,9 +55,7 @@ static void check_prompt(const kvp_call *call)
     assert_memory_equal(call->hashes, sample_hashes, sizeof sample_hashes);
     assert_int_equal(call->n_ranges, 2);
     assert_memory_equal(call->ranges, sample_ranges, sizeof sample_ranges);
-    assert_int_equal(call->reserve_tokens, 200);
-    assert_int_equal(call->flags, KVP_OPEN_NO_MATCH);
-    assert_int_equal(call->retention, 7);
+    assert_fields(*call, reserve_tokens, 200, flags, KVP_OPEN_NO_MATCH, retention, 7);
     assert_true(call->tag == UINT64_MAX);
 }
 
@@ -79,8 +77,8 @@ static void check_batch(const kvp_call *call)
     check_counts(call);
     check_tokens(call, 5);
     check_keys(call, 1);
-    assert_int_equal(call->reserve_tokens, 6);
-    assert_int_equal(call->flags, call->op == KVP_CALL_EXTEND_TREE ? 0 : KVP_BATCH_EACH);
+    assert_fields(*call, reserve_tokens, 6, flags,
+                  call->op == KVP_CALL_EXTEND_TREE ? 0 : KVP_BATCH_EACH);
 }
 
 static void check_seq_call(const kvp_call *call)
@@ -93,27 +91,13 @@ static void check_seq_call(const kvp_call *call)
         break;
     case KVP_CALL_FILL: check_tokens(call, 3); break;
     case KVP_CALL_COMMIT: assert_int_equal(call->position, 1000); break;
-    case KVP_CALL_INVALIDATE:
-        assert_int_equal(call->position, 17);
-        assert_int_equal(call->count, 8);
-        assert_int_equal(call->no_report, 0);
-        break;
-    case KVP_CALL_FORK:
-        assert_int_equal(call->position, KVP_END);
-        assert_int_equal(call->tag, 42);
-        break;
+    case KVP_CALL_INVALIDATE: assert_fields(*call, position, 17, count, 8, no_report, 0); break;
+    case KVP_CALL_FORK: assert_fields(*call, position, KVP_END, tag, 42); break;
     case KVP_CALL_TRUNCATE: assert_int_equal(call->position, 5); break;
-    case KVP_CALL_SEQ_TOKENS:
-        assert_int_equal(call->position, 1);
-        assert_int_equal(call->count, 10);
-        break;
+    case KVP_CALL_SEQ_TOKENS: assert_fields(*call, position, 1, count, 10); break;
     case KVP_CALL_SEQ_BLOCK_TOKENS: assert_int_equal(call->position, 6); break;
     case KVP_CALL_ROW: assert_int_equal(call->group, 1); break;
-    case KVP_CALL_SLOTS:
-        assert_int_equal(call->group, 1);
-        assert_int_equal(call->position, 2);
-        assert_int_equal(call->count, 3);
-        break;
+    case KVP_CALL_SLOTS: assert_fields(*call, group, 1, position, 2, count, 3); break;
     case KVP_CALL_RETAIN: assert_int_equal(call->retention, 7); /* fall through */
     case KVP_CALL_UNCACHE:
         assert_memory_equal(&call->range, &sample_ranges[1], sizeof(kvp_range));
@@ -135,13 +119,9 @@ static void check_tier_call(const kvp_call *call)
     case KVP_CALL_STEP_DONE: assert_true(call->number == step); break;
     case KVP_CALL_STEP_FAILED:
         assert_true(call->number == step);
-        assert_int_equal(call->count, 8);
-        assert_int_equal(call->no_report, 0);
+        assert_fields(*call, count, 8, no_report, 0);
         break;
-    case KVP_CALL_EVENTS_SNAPSHOT:
-        assert_int_equal(call->count, 9);
-        assert_int_equal(call->with_tokens, 1);
-        break;
+    case KVP_CALL_EVENTS_SNAPSHOT: assert_fields(*call, count, 9, with_tokens, 1); break;
     default: fail_msg("op %u has no check", (unsigned)call->op);
     }
 }
@@ -235,9 +215,8 @@ static void check_call(const kvp_call *call)
     case KVP_CALL_PLAN_TAKE: assert_int_equal(call->count, 9); break;
     case KVP_CALL_BLOCK_INFO:
     case KVP_CALL_BLOCK_TOKENS:
-        assert_int_equal(call->group, 1);
-        assert_int_equal(call->tier, call->op == KVP_CALL_BLOCK_INFO ? 2 : KVP_HOST);
-        assert_int_equal(call->block, call->op == KVP_CALL_BLOCK_INFO ? -5 : 99);
+        assert_fields(*call, group, 1, tier, call->op == KVP_CALL_BLOCK_INFO ? 2 : KVP_HOST, block,
+                      call->op == KVP_CALL_BLOCK_INFO ? -5 : 99);
         break;
     case KVP_CALL_CHECK: assert_int_equal((int32_t)call->position, -3); break;
     case KVP_CALL_EVICTED:
@@ -272,8 +251,7 @@ static void check_events(const struct kvpi_oplog_results *results)
 {
     static const int32_t told[] = {1, 2, 3, 4, 9, 10, 11, 12};
     check_digest(results, SAMPLE_EVENTS);
-    assert_int_equal(results->has_tokens, 1);
-    assert_int_equal(results->n_tokens, 8);
+    assert_fields(*results, has_tokens, 1, n_tokens, 8);
     assert_true(results->token_digest == digest_of(told, sizeof told, sizeof *told));
 }
 
@@ -350,9 +328,8 @@ static void check_lend_results(uint32_t op, const struct kvpi_oplog_results *res
     case KVP_CALL_LOAD_BEGIN:
         assert_true(o->u.load.number == sample_load.number);
         assert_true(o->u.load.after == sample_load.after);
-        assert_int_equal(o->u.load.n_blocks, sample_load.n_blocks);
-        assert_int_equal(o->u.load.n_found, sample_load.n_found);
-        assert_int_equal(o->u.load.n_elsewhere, sample_load.n_elsewhere);
+        assert_fields(o->u.load, n_blocks, sample_load.n_blocks, n_found, sample_load.n_found,
+                      n_elsewhere, sample_load.n_elsewhere);
         check_digest(results, 4);
         break;
     case KVP_CALL_LOAD_DONE:
@@ -397,8 +374,7 @@ static void check_results(uint32_t op, const struct kvpi_oplog_results *results)
         assert_memory_equal(&o->u.block, &sample_block_info, sizeof sample_block_info);
         break;
     case KVP_CALL_SHORTAGE:
-        assert_int_equal(o->u.shortage.status, sample_shortage.status);
-        assert_int_equal(o->u.shortage.index, sample_shortage.index);
+        assert_fields(o->u.shortage, status, sample_shortage.status, index, sample_shortage.index);
         assert_true(o->u.shortage.missing_blocks == sample_shortage.missing_blocks);
         assert_int_equal(o->u.shortage.tier, sample_shortage.tier);
         break;
@@ -446,8 +422,7 @@ static void check_record(kvp_oplog *log, uint32_t op, kvp_status status)
     assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
     assert_int_equal(at_end, 0);
     assert_int_equal(record.call.op, op);
-    assert_int_equal(record.bytes[0], op);
-    assert_int_equal(record.status, status);
+    assert_fields(record, bytes[0], op, status, status);
     check_call(&record.call);
     const struct kvpi_oplog_results *results = kvpi_oplog_results(log);
     assert_int_equal(results->has_decisions, op % 3 == 0);
@@ -538,8 +513,7 @@ TEST(test_null_and_none_differ)
     assert_int_equal(record.call.no_report, 1);
     assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
     assert_int_equal(record.call.with_tokens, 1);
-    assert_int_equal(kvpi_oplog_results(log)->has_tokens, 1);
-    assert_int_equal(kvpi_oplog_results(log)->has_digest, 0);
+    assert_fields(*kvpi_oplog_results(log), has_tokens, 1, has_digest, 0);
     assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
     assert_int_equal(record.call.with_tokens, 0);
     assert_int_equal(kvpi_oplog_results(log)->has_tokens, 0);
@@ -574,8 +548,7 @@ TEST(test_trees_have_what_was_asked_for)
     for (int i = 0; i < 3; i++) {
         const int32_t *nodes = i == 0 ? sample_tokens : sample_parents;
         assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
-        assert_int_equal(record.call.with_tokens, i == 0);
-        assert_int_equal(record.call.with_parents, i == 1);
+        assert_fields(record.call, with_tokens, i == 0, with_parents, i == 1);
         assert_int_equal(results->has_digest, i < 2);
         assert_true(i == 2 ||
                     results->digest == digest_of(nodes, 5 * sizeof *nodes, sizeof *nodes));

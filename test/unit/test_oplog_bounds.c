@@ -89,11 +89,10 @@ static void put_record(struct bytes *out, const uint64_t *number, uint64_t x)
     for (; *number != END; number++) {
         if (*number == X || *number == BYTE) {
             out->x = out->n;
-            if (*number == X) {
+            if (*number == X)
                 put(out, x);
-            } else {
+            else
                 out->at[out->n++] = (uint8_t)x;
-            }
             out->behind_x = out->n;
         } else {
             put(out, *number);

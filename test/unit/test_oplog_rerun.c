@@ -259,8 +259,7 @@ TEST(test_a_rerun_follows_steps)
         kvp_record record;
         int at_end;
         assert_int_equal(kvp_oplog_next(again, &record, &at_end), KVP_OK);
-        assert_int_equal(record.call.op, ops[i]);
-        assert_int_equal(record.call.number, numbers[i]);
+        assert_fields(record.call, op, ops[i], number, numbers[i]);
         assert_int_equal(record.status, numbers[i] == 7 ? KVP_E_ARG : KVP_OK);
     }
     assert_int_equal(kvpi_oplog_results(again)->outcome.number, 1);

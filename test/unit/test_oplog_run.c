@@ -302,16 +302,14 @@ TEST(test_a_swap_and_its_counts)
     call.op = KVP_CALL_SWAP_OUT;
     assert_int_equal(make(&f, call), KVP_OK);
     assert_int_equal(f.out.u.swapped.copied_blocks, 2);
-    assert_int_equal(f.out.u.swapped.released.cached_blocks, 1);
-    assert_int_equal(f.out.u.swapped.released.freed_blocks, 1);
+    assert_fields(f.out.u.swapped.released, cached_blocks, 1, freed_blocks, 1);
     call.op = KVP_CALL_CAN_SWAP_IN;
     call.reserve_tokens = 3; /* 9 tokens: the third block */
     assert_int_equal(make(&f, call), KVP_OK);
     assert_true(f.out.u.admission.need_blocks == 3 && f.out.u.admission.available == 3);
     call.op = KVP_CALL_SWAP_IN;
     assert_int_equal(make(&f, call), KVP_OK);
-    assert_int_equal(f.out.u.swapped.found_blocks, 1);
-    assert_int_equal(f.out.u.swapped.copied_blocks, 1);
+    assert_fields(f.out.u.swapped, found_blocks, 1, copied_blocks, 1);
     kvp_call info = {.op = KVP_CALL_BLOCK_INFO, .tier = KVP_HOST, .block = 5};
     assert_int_equal(make(&f, info), KVP_OK);
     info.tier = KVP_DEVICE; /* ids 0..3 */

@@ -24,12 +24,8 @@ TEST(test_nothing)
 static void expect(uint64_t *values, size_t n, const uint64_t expected[5])
 {
     kvpi_percentiles p = kvpi_percentiles_of(values, n);
-    assert_int_equal(p.n, n);
-    assert_int_equal(p.p50, expected[0]);
-    assert_int_equal(p.p90, expected[1]);
-    assert_int_equal(p.p95, expected[2]);
-    assert_int_equal(p.p99, expected[3]);
-    assert_int_equal(p.max, expected[4]);
+    assert_fields(p, n, n, p50, expected[0], p90, expected[1]);
+    assert_fields(p, p95, expected[2], p99, expected[3], max, expected[4]);
 }
 
 TEST(test_nearest_rank)
@@ -77,8 +73,7 @@ static void compare_with_histogram(unsigned bits, size_t n, uint64_t *seed)
     }
     kvpi_percentiles exact = kvpi_percentiles_of(values, n);
     kvpi_percentiles rough = kvpi_histogram_percentiles(&histogram);
-    assert_int_equal(rough.n, exact.n);
-    assert_int_equal(rough.max, exact.max);
+    assert_fields(rough, n, exact.n, max, exact.max);
     assert_true(rough.mean <= exact.mean * (1 + 1e-12) && rough.mean >= exact.mean * (1 - 1e-12));
     expect_within(rough.p50, exact.p50);
     expect_within(rough.p90, exact.p90);

@@ -25,9 +25,8 @@ static void make(struct made *made)
     (void)kvpi_layout_take(&layout, 1, offsetof(struct made, arena));
     memset(&made->plan, 0, sizeof(made->plan));
     made->plan.capacity = CAPACITY;
-    for (uint32_t tier = 1; tier <= 4; tier++) {
+    for (uint32_t tier = 1; tier <= 4; tier++)
         made->plan.before[tier] = BLOCKS;
-    }
     kvpi_plan_layout(&made->plan, &layout, 0);
     assert_true(layout.bytes <= sizeof(*made));
     kvpi_plan_reset(&made->plan);
@@ -40,9 +39,8 @@ static void add(struct made *made, uint32_t src, uint32_t dst, uint32_t n_tokens
 
 static void add_all(struct made *made, const struct pair *pairs, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         add(made, pairs[i].src, pairs[i].dst, 1 + (uint32_t)i);
-    }
 }
 
 static void expect_phases(const struct pair *pairs, size_t n, const uint32_t *phases)
@@ -55,10 +53,8 @@ static void expect_phases(const struct pair *pairs, size_t n, const uint32_t *ph
         kvpi_plan_take(&made.plan, copies, 0);
         assert_int_equal(made.plan.n, 0);
         for (size_t i = 0; i < n; i++) {
-            assert_int_equal(copies[i].src_block, pairs[i].src);
-            assert_int_equal(copies[i].dst_block, pairs[i].dst);
-            assert_int_equal(copies[i].n_tokens, 1 + i);
-            assert_int_equal(copies[i].phase, phases[i]);
+            assert_fields(copies[i], src_block, pairs[i].src, dst_block, pairs[i].dst, n_tokens,
+                          1 + i, phase, phases[i]);
             assert_int_equal(copies[i].group | copies[i].src_tier | copies[i].dst_tier, 0);
         }
     }
@@ -103,10 +99,8 @@ static void expect_left(struct made *made, const struct pair *pairs, size_t n)
     kvp_copy copies[CAPACITY];
     assert_int_equal(made->plan.n, n);
     kvpi_plan_take(&made->plan, copies, 0);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(copies[i].src_block, pairs[i].src);
-        assert_int_equal(copies[i].dst_block, pairs[i].dst);
-    }
+    for (size_t i = 0; i < n; i++)
+        assert_fields(copies[i], src_block, pairs[i].src, dst_block, pairs[i].dst);
 }
 
 TEST(test_a_freed_destination_takes_its_copy_out)
@@ -185,12 +179,10 @@ static void model_drop(struct model *model, uint32_t block)
     struct model left = {.n = 0};
     for (size_t i = 0; i < model->n; i++) {
         int read_later = 0;
-        for (size_t k = i + 1; k < model->n; k++) {
+        for (size_t k = i + 1; k < model->n; k++)
             read_later |= model->pairs[k].src == block;
-        }
-        if (model->pairs[i].dst != block || read_later) {
+        if (model->pairs[i].dst != block || read_later)
             left.pairs[left.n++] = model->pairs[i];
-        }
     }
     *model = left;
 }
@@ -218,9 +210,8 @@ static void compare_and_take(struct made *made, struct model *model)
     model_phases(model, phases);
     kvpi_plan_take(&made->plan, copies, 0);
     for (size_t i = 0; i < model->n; i++) {
-        assert_int_equal(copies[i].src_block, model->pairs[i].src);
-        assert_int_equal(copies[i].dst_block, model->pairs[i].dst);
-        assert_int_equal(copies[i].phase, phases[i]);
+        assert_fields(copies[i], src_block, model->pairs[i].src, dst_block, model->pairs[i].dst,
+                      phase, phases[i]);
     }
     model->n = 0;
 }

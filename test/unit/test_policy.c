@@ -18,12 +18,10 @@ static struct kvpi_policy *const policy = &made.policy;
 /* Every class has its turn, and its index is made. */
 static void learn_all(void)
 {
-    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++) {
+    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++)
         kvpi_hits_learn(&policy->hits);
-    }
-    for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+    for (uint32_t c = 0; c < KVPI_CLASSES; c++)
         kvpi_hits_settle(&policy->hits, c);
-    }
 }
 
 static void make(uint32_t n_blocks, uint32_t block_tokens)
@@ -79,9 +77,8 @@ static uint32_t class_after(uint64_t prompt_tokens, uint64_t output_tokens, uint
                                                           .prompt_tokens = prompt_tokens,
                                                           .output_tokens = output_tokens});
     assert_null(kvpi_policy_check(policy));
-    for (uint32_t b = 1; b < 4; b++) {
+    for (uint32_t b = 1; b < 4; b++)
         assert_int_equal(class_of(b), class_of(0));
-    }
     return class_of(0);
 }
 
@@ -127,9 +124,8 @@ TEST(test_counts_outlive_blocks)
         use_one(7, 1, 1);
         kvpi_policy_forget(policy, 7);
         assert_int_equal(count_of(7), 0);
-        for (uint32_t i = 0; i < others; i++) {
+        for (uint32_t i = 0; i < others; i++)
             use_one(9, 2, i > 0);
-        }
         kvpi_policy_use(
             policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
                                                   .groups = &(struct kvpi_policy_group){.name = 1},
@@ -149,9 +145,8 @@ TEST(test_counts_end)
         make(64, 512);
         use_one(7, 1, 0);
         use_one(7, 1, 1);
-        for (uint32_t i = 0; i < others; i++) {
+        for (uint32_t i = 0; i < others; i++)
             use_one(9, 2, i > 0);
-        }
         use_one(7, 1, 1);
         assert_int_equal(count_of(7), others == 1022 ? 3 : 1);
     }
@@ -244,9 +239,8 @@ TEST(test_loose_blocks)
     struct kvpi_policy_group groups[1] = {{5, 0}};
     (void)state;
     make(64, 16);
-    for (uint32_t i = 0; i < 32; i++) {
+    for (uint32_t i = 0; i < 32; i++)
         blocks[i] = i;
-    }
     struct kvpi_policy_request request = {.blocks = blocks, .groups = groups, .n_held = 31};
     request.n_blocks = 31;
     kvpi_policy_use(policy, &request);
@@ -304,32 +298,26 @@ static uint32_t slow_choice(const uint8_t *queued)
                 last = last && other->stamp <= block->stamp;
             }
         }
-        if (first && (oldest == UINT32_MAX ||
-                      block->stamp < kvpi_order_block(policy->order, oldest)->stamp)) {
+        if (first &&
+            (oldest == UINT32_MAX || block->stamp < kvpi_order_block(policy->order, oldest)->stamp))
             oldest = b;
-        }
-        if (first && (old == UINT32_MAX || goes_before(b, old))) {
+        if (first && (old == UINT32_MAX || goes_before(b, old)))
             old = b;
-        }
         if (last &&
-            (young == UINT32_MAX || worth(policy->hits.now, b) < worth(policy->hits.now, young))) {
+            (young == UINT32_MAX || worth(policy->hits.now, b) < worth(policy->hits.now, young)))
             young = b;
-        }
     }
-    if (1.20 * worth(policy->hits.best, old) > worth(policy->hits.best, oldest)) {
+    if (1.20 * worth(policy->hits.best, old) > worth(policy->hits.best, oldest))
         old = oldest;
-    }
     return 1.30 * worth(policy->hits.now, young) < worth(policy->hits.now, old) ? young : old;
 }
 
 static int is_youngest(const uint8_t *queued, uint32_t block)
 {
-    for (uint32_t b = 0; b < policy->n_blocks; b++) {
+    for (uint32_t b = 0; b < policy->n_blocks; b++)
         if (queued[b] && kvpi_order_block(policy->order, b)->stamp >
-                             kvpi_order_block(policy->order, block)->stamp) {
+                             kvpi_order_block(policy->order, block)->stamp)
             return 0;
-        }
-    }
     return 1;
 }
 
@@ -376,9 +364,8 @@ static uint32_t choose_at_random(uint64_t seed)
 TEST(test_choose)
 {
     uint32_t n_young = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= 20; seed++)
         n_young += choose_at_random(seed);
-    }
     assert_in_range(n_young, 20, 1000); /* of 1260 */
 }
 
@@ -392,9 +379,8 @@ TEST(test_choose_older)
         policy->changes = 1;
         for (uint32_t b = 0; b < 3; b++) {
             struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
-            for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
+            for (uint32_t bin = 0; bin < KVPI_BINS; bin++)
                 policy->hits.now[b][bin] = policy->hits.best[b][bin] = b == 0 ? 1000 : 10;
-            }
             block->class_ = (uint8_t)b;
             block->stamp = b == 0 ? 10 : b == older ? 40 : 50;
             block->count = 1;
@@ -446,9 +432,8 @@ TEST(test_choose_again)
     assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     for (uint32_t i = 0; i < 2000; i++) { /* class 0 comes back at once, class 1 does not */
         kvpi_hits_used(&policy->hits, 0, 3 + i % 8);
-        for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        for (uint32_t b = 0; b < KVPI_BINS; b++)
             kvpi_hits_outlived(&policy->hits, 1, b);
-        }
     }
     learn_all();
     assert_int_equal(kvpi_policy_choose(policy, 0), 1);
@@ -461,9 +446,8 @@ static void learn_at_random(uint64_t *seed)
 {
     for (uint32_t i = 0; i < 4000; i++) {
         kvpi_hits_outlived(&policy->hits, draw(seed, KVPI_CLASSES), draw(seed, KVPI_BINS));
-        if (draw(seed, 4) == 0) {
+        if (draw(seed, 4) == 0)
             kvpi_hits_used(&policy->hits, draw(seed, 16), draw(seed, KVPI_BINS));
-        }
     }
     learn_all();
 }
@@ -473,9 +457,8 @@ static void learn_at_random(uint64_t *seed)
 static void queue_near(uint64_t *seed, uint32_t gone, const struct kvpi_order_block *left)
 {
     uint32_t block = gone;
-    while (kvpi_policy_is_queued(policy, block) || block == gone) {
+    while (kvpi_policy_is_queued(policy, block) || block == gone)
         block = draw(seed, 64);
-    }
     struct kvpi_order_block *b = kvpi_order_block(policy->order, block);
     const uint32_t near = draw(seed, 12);
     b->class_ = (uint8_t)(near == 0 ? draw(seed, 16) : left->class_);
@@ -505,25 +488,22 @@ static void follow_at_random(uint64_t seed, uint32_t *n_known)
         policy->changes++;
         assert_int_equal(kvpi_policy_choose(policy, 0), chosen);
         assert_null(kvpi_policy_check(policy));
-        if (chosen == KVPI_POLICY_NONE) {
+        if (chosen == KVPI_POLICY_NONE)
             return;
-        }
         const uint32_t other = draw(&seed, 6) == 0 ? draw(&seed, 64) : chosen;
         const uint32_t gone = kvpi_policy_is_queued(policy, other) ? other : chosen;
         const struct kvpi_order_block left = *kvpi_order_block(policy->order, gone);
         kvpi_policy_unqueue(policy, gone);
-        if (draw(&seed, 30) != 0) { /* a block may follow in the place of another, too */
+        if (draw(&seed, 30) != 0) /* a block may follow in the place of another, too */
             queue_near(&seed, gone, &left);
-        }
     }
 }
 
 TEST(test_follow)
 {
     uint32_t n_known = 0;
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= 40; seed++)
         follow_at_random(seed, &n_known);
-    }
     assert_in_range(n_known, 2000, 14000); /* of 16,000 at most */
 }
 
@@ -571,13 +551,11 @@ TEST(test_cold)
 TEST(test_touch)
 {
     make(8, 512);
-    for (uint32_t b = 0; b < 3; b++) {
+    for (uint32_t b = 0; b < 3; b++)
         use_one(b, b, 0);
-    }
     kvpi_policy_rest(policy, 0);
-    for (uint32_t b = 0; b < 3; b++) {
+    for (uint32_t b = 0; b < 3; b++)
         kvpi_policy_queue(policy, 0, b);
-    }
     assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     assert_int_equal(count_of(0), 1);
     assert_int_equal(policy->references, 3);
@@ -600,17 +578,15 @@ TEST(test_gate)
         assert_int_equal(policy->gated, late == 5);
         assert_int_equal(kvpi_policy_is_lru(policy), late == 5);
         policy->returned_late = 6; /* and opens again */
-        for (uint32_t i = 0; i < 64; i++) {
+        for (uint32_t i = 0; i < 64; i++)
             use_one(i % 8, 100 + i, 0);
-        }
         assert_int_equal(policy->gated, 0);
     }
     make(8, 512);
     policy->returned = 100;
     policy->ungated = 1;
-    for (uint32_t i = 0; i < 64; i++) {
+    for (uint32_t i = 0; i < 64; i++)
         use_one(i % 8, i, 0);
-    }
     assert_int_equal(policy->gated, 0);
 }
 
@@ -618,16 +594,12 @@ TEST(test_gate)
 TEST(test_late)
 {
     make(8, 512);
-    for (uint32_t i = 0; i < 9; i++) {
+    for (uint32_t i = 0; i < 9; i++)
         use_one(i % 8, i, 0);
-    }
     use_one(0, 1, 0); /* the oldest that LRU has */
-    assert_int_equal(policy->returned, 1);
-    assert_int_equal(policy->returned_late, 0);
+    assert_fields(*policy, returned, 1, returned_late, 0);
     use_one(1, 0, 0);
-    assert_int_equal(policy->returned, 2);
-    assert_int_equal(policy->returned_late, 1);
-    assert_int_equal(policy->lru_blocks, 1);
+    assert_fields(*policy, returned, 2, returned_late, 1, lru_blocks, 1);
 }
 
 static int64_t in_blocks(int64_t credit)
@@ -670,25 +642,22 @@ TEST(test_credit)
         assert_null(kvpi_policy_check(policy));
         assert_int_equal(in_blocks(policy->credit), i < 2050 ? i + 1 : 2050);
     }
-    assert_int_equal(policy->hit_blocks, 3000);
-    assert_int_equal(policy->lru_blocks, 0);
+    assert_fields(*policy, hit_blocks, 3000, lru_blocks, 0);
 }
 
 /* After 2^25 tokens what was learned before weighs half. */
 TEST(test_halved)
 {
     make(8, 65536); /* 512 blocks of them */
-    for (uint32_t i = 0; i < 511; i++) {
+    for (uint32_t i = 0; i < 511; i++)
         use_one(0, 1, i > 0);
-    }
     assert_int_equal(policy->returned, 510);
     assert_int_equal(policy->hits.hits[KVPI_CLASSES][1], 0);
     const uint32_t used = policy->hits.hits[KVPI_CLASSES][2];
     assert_int_equal(used + policy->hits.hits[KVPI_CLASSES][0] + policy->hits.hits[KVPI_CLASSES][3],
                      510 * KVPI_HITS_ONE);
     use_one(0, 1, 1);
-    assert_int_equal(policy->returned, 255);
-    assert_int_equal(policy->n_sampled, 0);
+    assert_fields(*policy, returned, 255, n_sampled, 0);
 }
 
 /* ------------------------------------------------------------------------------------ the whole */
@@ -724,9 +693,8 @@ TEST(test_copy)
     for (int i = 0; i < 2; i++) {
         make(64, 512);
         policy->ungated = 1;
-        for (uint32_t b = 0; b < 64; b++) {
+        for (uint32_t b = 0; b < 64; b++)
             kvpi_policy_queue(policy, 0, b);
-        }
         sums[i] = go_on(policy, 5);
     }
     assert_true(sums[0] == sums[1]);
@@ -754,9 +722,8 @@ static void expect_wrong(void *field, const void *value, size_t size, const char
 TEST(test_audit)
 {
     make(64, 512);
-    for (uint32_t b = 0; b < 32; b++) {
+    for (uint32_t b = 0; b < 32; b++)
         kvpi_policy_queue(policy, 0, b);
-    }
     go_on(policy, 3);
     EXPECT_WRONG(kvpi_order_block(policy->order, 40)->class_, KVPI_CLASSES, "V1");
     EXPECT_WRONG(kvpi_order_block(policy->order, 40)->class_, 16, "V1");

@@ -50,11 +50,9 @@ static uint64_t age(uint64_t from, uint64_t to)
 
 static struct use *latest(uint32_t name)
 {
-    for (uint32_t i = n_uses; i-- > 0;) {
-        if (uses[i].name == name) {
+    for (uint32_t i = n_uses; i-- > 0;)
+        if (uses[i].name == name)
             return &uses[i];
-        }
-    }
     return NULL;
 }
 
@@ -98,9 +96,8 @@ static void use_on_list(uint32_t name, uint64_t now, uint32_t class_, uint32_t b
     }
     uses[n_uses++] = (struct use){name, now, 0, class_, blocks, 1};
     for (uint32_t i = n_uses; i-- > 0;) { /* the newest that fit */
-        if (uses[i].in_lru && uses[i].blocks > left) {
+        if (uses[i].in_lru && uses[i].blocks > left)
             left = 0;
-        }
         uses[i].in_lru = uses[i].in_lru && left > 0;
         left -= uses[i].in_lru ? uses[i].blocks : 0;
     }
@@ -114,9 +111,8 @@ static void expect_counts(uint64_t now)
     memset(used, 0, sizeof used);
     for (uint32_t i = 0; i < n_uses; i++) {
         const uint64_t end = age(uses[i].time, uses[i].next != 0 ? uses[i].next : now);
-        for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        for (uint32_t b = 0; b < KVPI_BINS; b++)
             at_risk[uses[i].class_][b] += end >= kvpi_bins_edge(n, b + 1) ? 16 : 0;
-        }
         const uint32_t bin = kvpi_bins_of(n, end);
         if (uses[i].next != 0 && bin < KVPI_BINS) {
             used[uses[i].class_][bin] += 16;
@@ -143,9 +139,8 @@ static uint64_t run(uint64_t seed, uint32_t n_blocks, uint32_t n_names)
         const uint32_t class_ = draw(&seed, KVPI_CLASSES);
         use_on_ghost(name, now, class_, blocks);
         use_on_list(name, now, class_, blocks);
-        if (n_uses % 97 == 0) {
+        if (n_uses % 97 == 0)
             expect_counts(now);
-        }
     }
     expect_counts(now);
     return now;

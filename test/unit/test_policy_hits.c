@@ -34,9 +34,8 @@ TEST(test_bins_of_ages)
         const uint32_t n = sizes[i];
         for (uint64_t age = 0; age <= 17 * (uint64_t)n; age++) {
             uint32_t bin = 0;
-            while (bin < BINS && (double)age >= edges[bin + 1] * n / 16) {
+            while (bin < BINS && (double)age >= edges[bin + 1] * n / 16)
                 bin++;
-            }
             assert_int_equal(kvpi_bins_of(n, age), bin);
             assert_true(age >= kvpi_bins_edge(n, bin));
             assert_true(bin == BINS || age < kvpi_bins_edge(n, bin + 1));
@@ -91,9 +90,8 @@ static double pays(const double h[BINS], int a, int e)
     double gain = 0, price = 0;
     for (int b = a; b <= e; b++) {
         double left = 1;
-        for (int before = a; before < b; before++) {
+        for (int before = a; before < b; before++)
             left *= 1 - h[before];
-        }
         gain += left * h[b];
         price += 2 * (edges[b + 1] - edges[b]) * left * (1 - h[b] / 2);
     }
@@ -106,15 +104,13 @@ static void slow_index(const struct kvpi_hits *hits, struct slow *slow)
     for (int c = 0; c < CLASSES; c++) {
         for (int a = 0; a < BINS; a++) {
             slow->near[c][a] = 0;
-            for (int e = a; e < BINS; e++) {
+            for (int e = a; e < BINS; e++)
                 slow->near[c][a] = fmax(slow->near[c][a], pays(slow->h[c], a, e));
-            }
         }
         for (int a = 0; a < BINS; a++) {
             slow->far[c][a] = 0;
-            for (int b = a; b < BINS; b++) {
+            for (int b = a; b < BINS; b++)
                 slow->far[c][a] = fmax(slow->far[c][a], slow->near[c][b]);
-            }
         }
     }
 }
@@ -123,9 +119,8 @@ static void slow_index(const struct kvpi_hits *hits, struct slow *slow)
 static void expect_near(uint32_t value, double slow)
 {
     const double found = (double)value / (1 << KVPI_VALUE_BITS);
-    if (fabs(found - slow) > slow * 1e-4 + 2e-7) {
+    if (fabs(found - slow) > slow * 1e-4 + 2e-7)
         fail_msg("the value is %.12g, expected %.12g", found, slow);
-    }
 }
 
 static void expect_index(const struct kvpi_hits *hits)
@@ -146,12 +141,10 @@ static void expect_index(const struct kvpi_hits *hits)
 /* Every class has its turn, and its index is made. */
 static void learn_all(struct kvpi_hits *hits)
 {
-    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++) {
+    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++)
         kvpi_hits_learn(hits);
-    }
-    for (uint32_t c = 0; c < CLASSES; c++) {
+    for (uint32_t c = 0; c < CLASSES; c++)
         kvpi_hits_settle(hits, c);
-    }
 }
 
 /* At first every class is worth the same, at every age. */
@@ -161,24 +154,20 @@ TEST(test_index_of_nothing)
     (void)state;
     memset(&hits, 0xA5, sizeof hits);
     kvpi_hits_reset(&hits);
-    for (uint32_t c = 0; c < CLASSES; c++) {
+    for (uint32_t c = 0; c < CLASSES; c++)
         kvpi_hits_settle(&hits, c);
-    }
     expect_index(&hits);
-    for (int c = 1; c < CLASSES; c++) {
+    for (int c = 1; c < CLASSES; c++)
         assert_memory_equal(hits.now[c], hits.now[0], sizeof hits.now[0]);
-    }
 }
 
 static void count(struct kvpi_hits *hits, uint32_t class_, uint32_t bin, uint32_t used,
                   uint32_t outlived)
 {
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = 0; i < used; i++)
         kvpi_hits_used(hits, class_, bin);
-    }
-    for (uint32_t i = 0; i < outlived; i++) {
+    for (uint32_t i = 0; i < outlived; i++)
         kvpi_hits_outlived(hits, class_, bin);
-    }
 }
 
 /* Classes that differ in how much comes back and when: nothing, all at once, late, at random. */
@@ -274,17 +263,15 @@ TEST(test_late)
         }
         kvpi_hits_learn(&late);
         kvpi_hits_learn(&early);
-        for (uint32_t c = 0; c < CLASSES; c++) {
+        for (uint32_t c = 0; c < CLASSES; c++)
             kvpi_hits_settle(&early, c);
-        }
         if (round % 50 == 49) {
             kvpi_hits_halve(&late);
             kvpi_hits_halve(&early);
         }
         kvpi_hits_settle(&late, draw(&random, CLASSES)); /* now and then one is asked for */
-        for (uint32_t c = 0; c < CLASSES; c++) {
+        for (uint32_t c = 0; c < CLASSES; c++)
             expect_same_index(&late, &early, c);
-        }
     }
     assert_null(kvpi_hits_check(&late));
 }

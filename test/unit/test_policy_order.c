@@ -48,15 +48,13 @@ static void expect_ends(struct made *made, const uint32_t *when)
     for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
         uint32_t oldest = KVPI_ORDER_NONE, youngest = KVPI_ORDER_NONE;
         for (uint32_t b = 0; b < N; b++) {
-            if (when[b] == 0 || known(made, b)->class_ != c) {
+            if (when[b] == 0 || known(made, b)->class_ != c)
                 continue;
-            }
             oldest = oldest == KVPI_ORDER_NONE || is_before(made, when, b, oldest) ? b : oldest;
             youngest =
                 youngest == KVPI_ORDER_NONE || is_before(made, when, youngest, b) ? b : youngest;
         }
-        assert_int_equal(made->order.oldest[c], oldest);
-        assert_int_equal(made->order.youngest[c], youngest);
+        assert_fields(made->order, oldest[c], oldest, youngest[c], youngest);
         assert_int_equal(made->order.filled >> c & 1, oldest != KVPI_ORDER_NONE);
     }
     assert_null(kvpi_order_check(&made->order));
@@ -80,9 +78,8 @@ static void run(uint64_t seed, uint32_t n_classes, uint32_t n_stamps)
             n_queued--;
         }
         assert_int_equal(made.order.n_queued, n_queued);
-        if (i % 7 == 0) {
+        if (i % 7 == 0)
             expect_ends(&made, when);
-        }
     }
 }
 
@@ -99,9 +96,8 @@ TEST(test_in_order)
     static struct made made;
     (void)state;
     make(&made);
-    for (uint32_t b = 0; b < N; b++) {
+    for (uint32_t b = 0; b < N; b++)
         insert(&made, b, 63, b * UINT64_C(7) % N); /* 7 does not divide 300: all differ */
-    }
     for (uint64_t stamp = 0; stamp < N; stamp++) {
         const uint32_t oldest = made.order.oldest[63];
         assert_int_equal(known(&made, oldest)->stamp, stamp);
@@ -116,14 +112,12 @@ TEST(test_depth)
     static struct made made;
     (void)state;
     make(&made);
-    for (uint32_t b = 0; b < N; b++) {
+    for (uint32_t b = 0; b < N; b++)
         insert(&made, b, 0, b);
-    }
     for (uint32_t b = 0; b < N; b++) {
         int depth = 0;
-        for (uint32_t at = b; at != KVPI_ORDER_NONE; at = known(&made, at)->up) {
+        for (uint32_t at = b; at != KVPI_ORDER_NONE; at = known(&made, at)->up)
             depth++;
-        }
         assert_true(depth <= 25);
     }
 }
@@ -149,9 +143,8 @@ TEST(test_audit)
     static struct made made;
     (void)state;
     make(&made);
-    for (uint32_t b = 0; b < 50; b++) {
+    for (uint32_t b = 0; b < 50; b++)
         insert(&made, b, 1, 100 + b);
-    }
     const uint32_t root = made.order.roots[1];
     struct kvpi_order_block *top = known(&made, root);
     const uint32_t older = top->older, oldest = made.order.oldest[1];
@@ -196,8 +189,7 @@ TEST(test_apart)
     make(&made);
     insert(&made, 1, 5, 20);
     put_apart(&made, 2, 5, 10);
-    assert_int_equal(made.order.n_queued, 2);
-    assert_int_equal(made.order.oldest[5], 1);
+    assert_fields(made.order, n_queued, 2, oldest[5], 1);
     kvpi_order_remove(&made.order, 2); /* it leaves as it came */
     assert_int_equal(made.order.n_queued, 1);
     put_apart(&made, 3, 6, 10);
@@ -207,8 +199,7 @@ TEST(test_apart)
     assert_int_equal(made.order.filled >> 5 & 1, 0);
     kvpi_order_settle(&made.order);
     kvpi_order_settle(&made.order);
-    assert_int_equal(made.order.oldest[5], 4);
-    assert_int_equal(made.order.n_queued, 2);
+    assert_fields(made.order, oldest[5], 4, n_queued, 2);
     assert_null(kvpi_order_check(&made.order));
     put_apart(&made, 7, 5, 40);
     EXPECT_WRONG(&made, made.order.apart, 200, "O5");

@@ -93,9 +93,8 @@ static uint32_t choose(void)
     uint32_t theirs = PLAIN_NONE, lane = 0;
     bool *may_go = calloc(all.n + 1, sizeof(*may_go));
     for (; lane < LANES && theirs == PLAIN_NONE; lane++) {
-        for (uint32_t b = 1; b <= all.n; b++) {
+        for (uint32_t b = 1; b <= all.n; b++)
             may_go[b] = all.queued[b] && all.lane[b] == lane;
-        }
         theirs = plain_choose(all.plain, may_go);
         assert_int_equal(kvpi_policy_choose(all.policy, lane), theirs);
     }
@@ -105,11 +104,9 @@ static uint32_t choose(void)
 
 static uint32_t take(void)
 {
-    for (uint32_t b = 1; b <= all.n; b++) {
-        if (all.content[b] == NONE) {
+    for (uint32_t b = 1; b <= all.n; b++)
+        if (all.content[b] == NONE)
             return b;
-        }
-    }
     const uint32_t block = choose();
     hold(block);
     kvpi_policy_forget(all.policy, block);
@@ -126,14 +123,12 @@ static void request(uint32_t first, uint32_t n, uint32_t n_prompt, uint32_t outp
     uint32_t *names = malloc((n / group + 1) * sizeof(*names));
     struct kvpi_policy_group *groups = malloc((n / group + 1) * sizeof(*groups));
     uint32_t n_hits = 0;
-    while (n_hits < n_prompt && all.block_of[first + n_hits] != NONE) {
+    while (n_hits < n_prompt && all.block_of[first + n_hits] != NONE)
         n_hits++;
-    }
     for (uint32_t i = 0; i < n; i++) {
         blocks[i] = all.block_of[first + i];
-        if (blocks[i] != NONE) {
+        if (blocks[i] != NONE)
             hold(blocks[i]);
-        }
     }
     for (uint32_t i = 0; i < n; i++) {
         if (blocks[i] == NONE) {
@@ -143,9 +138,8 @@ static void request(uint32_t first, uint32_t n, uint32_t n_prompt, uint32_t outp
             all.lane[blocks[i]] = (uint8_t)(draw(8) == 0 ? 1 + draw(LANES - 1) : 0);
         }
     }
-    for (uint32_t g = 0; g < n / group; g++) {
+    for (uint32_t g = 0; g < n / group; g++)
         groups[g].name = names[g] = (first + g * group) * UINT32_C(2654435761);
-    }
     const struct kvpi_policy_request use = {.blocks = blocks,
                                             .groups = groups,
                                             .n_blocks = n,
@@ -165,9 +159,8 @@ static void request(uint32_t first, uint32_t n, uint32_t n_prompt, uint32_t outp
                                 .output_tokens = output_tokens};
     kvpi_policy_use(all.policy, &use);
     plain_use(all.plain, &same);
-    for (uint32_t i = n; i-- > 0;) {
+    for (uint32_t i = n; i-- > 0;)
         release(blocks[i]);
-    }
     free(blocks);
     free(names);
     free(groups);
@@ -178,12 +171,10 @@ static void compare(void)
     const struct kvpi_policy *policy = all.policy;
     const plain_policy *plain = all.plain;
     assert_null(kvpi_policy_check(policy));
-    assert_int_equal(policy->references, plain->now);
-    assert_int_equal(policy->credit, plain->credit);
-    assert_int_equal(policy->hit_blocks, plain->hit_blocks);
-    assert_int_equal(policy->lru_blocks, plain->lru_blocks);
-    assert_int_equal(policy->returned, plain->returned);
-    assert_int_equal(policy->returned_late, plain->late);
+    assert_fields(*policy, references, plain->now, credit, plain->credit, hit_blocks,
+                  plain->hit_blocks);
+    assert_fields(*policy, lru_blocks, plain->lru_blocks, returned, plain->returned, returned_late,
+                  plain->late);
     assert_int_equal(kvpi_policy_is_lru(policy), plain_is_lru(plain));
     for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
         uint32_t now[KVPI_BINS], best[KVPI_BINS];
@@ -197,10 +188,8 @@ static void compare(void)
     }
     for (uint32_t b = 1; b <= all.n; b++) {
         const struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
-        assert_int_equal(block->stamp, plain->blocks[b].used);
-        assert_int_equal(block->number, plain->blocks[b].number);
-        assert_int_equal(block->count, plain->blocks[b].uses);
-        assert_int_equal(block->class_, plain->blocks[b].class_);
+        assert_fields(*block, stamp, plain->blocks[b].used, number, plain->blocks[b].number, count,
+                      plain->blocks[b].uses, class_, plain->blocks[b].class_);
     }
 }
 
@@ -234,9 +223,8 @@ static void live(uint32_t n_requests, uint32_t longest)
             }
         }
         (void)choose();
-        if (r % 50 == 0) {
+        if (r % 50 == 0)
             compare();
-        }
     }
     compare();
 }

@@ -59,9 +59,7 @@ static void expect_queue(const struct made *made, uint32_t class_, const uint32_
 static void expect_counts(const struct made *made, uint64_t n_free, uint64_t n_cached,
                           uint64_t n_held)
 {
-    assert_int_equal(made->pool.n_free, n_free);
-    assert_int_equal(made->pool.n_cached, n_cached);
-    assert_int_equal(made->pool.n_held, n_held);
+    assert_fields(made->pool, n_free, n_free, n_cached, n_cached, n_held, n_held);
     assert_int_equal(kvpi_pool_available(&made->pool), n_free + n_cached);
     assert_null(violation(made));
 }
@@ -86,9 +84,8 @@ static uint32_t leave_cached(struct made *made, uint32_t class_)
 
 static void take_all(struct made *made)
 {
-    while (kvpi_pool_victim(&made->pool) != 0) {
+    while (kvpi_pool_victim(&made->pool) != 0)
         (void)take(made, 0);
-    }
 }
 
 static uint64_t generation(const struct made *made, uint32_t block)
@@ -103,9 +100,8 @@ TEST(test_a_new_pool_is_free_in_ascending_order)
     struct made made;
     make(&made);
     EXPECT_QUEUE(&made, 0, 1, 2, 3, 4, 5, 6, 7);
-    for (uint32_t c = 1; c < CLASSES; c++) {
+    for (uint32_t c = 1; c < CLASSES; c++)
         expect_queue(&made, c, NULL, 0);
-    }
     expect_counts(&made, 7, 0, 0);
     for (uint32_t b = 1; b < N; b++) {
         assert_int_equal(take(&made, 0), b);
@@ -129,9 +125,8 @@ TEST(test_free_goes_to_the_head_and_cached_to_the_tail)
 {
     struct made made;
     make(&made);
-    for (uint32_t b = 1; b <= 4; b++) {
+    for (uint32_t b = 1; b <= 4; b++)
         assert_int_equal(take(&made, 0), b);
-    }
     kvpi_pool_set_content(&made.pool, 2, 20);
     kvpi_pool_set_content(&made.pool, 3, 30);
     (void)kvpi_pool_release(&made.pool, 3);
@@ -155,14 +150,12 @@ TEST(test_the_lowest_class_is_taken_first_and_free_before_cached)
         assert_int_equal(take(&made, classes[i]), i + 1);
         kvpi_pool_set_content(&made.pool, i + 1, 100 + i);
     }
-    for (uint32_t b = 1; b <= 7; b++) {
+    for (uint32_t b = 1; b <= 7; b++)
         (void)kvpi_pool_release(&made.pool, b);
-    }
     expect_counts(&made, 0, 7, 0);
     EXPECT_QUEUE(&made, 3, 3, 4);
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 7; i++)
         assert_int_equal(take(&made, 0), order[i]);
-    }
     (void)kvpi_pool_release(&made.pool,
                             7); /* without content: class 0, whatever it was taken for */
     kvpi_pool_set_content(&made.pool, 1, 9);
@@ -203,13 +196,11 @@ static uint32_t make_cached_row(struct made *made, uint64_t *random, int32_t *ro
         (void)take(made, draw(random) % 8 == 0 ? 3 : 0);
         kvpi_pool_set_content(&made->pool, b, b);
     }
-    for (uint32_t b = MANY - 1; b >= 1; b--) {
+    for (uint32_t b = MANY - 1; b >= 1; b--)
         (void)kvpi_pool_release(&made->pool, b); /* as a close does: the last one first */
-    }
     for (uint32_t b = 1; b < MANY; b++) {
-        if (draw(random) % 8 == 0) {
+        if (draw(random) % 8 == 0)
             kvpi_pool_hold(&made->pool, b);
-        }
         row[n++] = (int32_t)b;
     }
     for (uint32_t swaps = (uint32_t)(draw(random) % 8); swaps > 0; swaps--) {
@@ -226,27 +217,23 @@ TEST(test_a_run_is_held_as_each_of_its_blocks)
 {
     uint64_t random = 7;
     for (int round = 0; round < 400; round++) {
-        struct made one;
-        struct made run;
+        struct made one, run;
         int32_t row[MANY];
-        uint32_t n_cached = 0;
-        uint32_t n_idle = 0;
+        uint32_t n_cached = 0, n_idle = 0;
         const uint32_t n = make_cached_row(&one, &random, row);
         const uint32_t begin = (uint32_t)(draw(&random) % n);
         const uint32_t end = begin + (uint32_t)(draw(&random) % (n - begin + 1));
         memcpy(&run, &one, sizeof(run));
-        for (uint32_t i = begin; i < end; i++) {
+        for (uint32_t i = begin; i < end; i++)
             kvpi_pool_hold(&one.pool, (uint32_t)row[i]);
-        }
         const uint64_t n_before = run.pool.n_cached;
         assert_int_equal(kvpi_pool_hold_run(&run.pool, row, begin, end, &n_cached, &n_idle), end);
         assert_memory_equal(&run, &one, sizeof(run));
         assert_int_equal(n_cached, n_before - one.pool.n_cached);
         assert_int_equal(n_idle, n_cached);
         assert_null(violation(&run));
-        for (uint32_t i = end; i > begin; i--) {
+        for (uint32_t i = end; i > begin; i--)
             kvpi_pool_unhold(&run.pool, (uint32_t)row[i - 1]);
-        }
         assert_int_equal(run.pool.n_cached, n_before);
         assert_null(violation(&run));
     }
@@ -262,8 +249,7 @@ TEST(test_a_run_ends_at_what_is_on_the_other_tier)
         (void)kvpi_pool_release(&made.pool, b);
     }
     const int32_t row[] = {3, 2, -1, 4};
-    uint32_t n_cached = 5;
-    uint32_t n_idle = 0;
+    uint32_t n_cached = 5, n_idle = 0;
     assert_int_equal(kvpi_pool_hold_run(&made.pool, row, 0, 4, &n_cached, &n_idle), 2);
     assert_int_equal(n_cached, 7);
     assert_int_equal(n_idle, 2);
@@ -423,9 +409,8 @@ TEST(test_a_long_run_goes_last_to_first)
     }
     assert_int_equal(kvpi_pool_release_run(&made.pool, row, MANY - 1, 0, &n_cached), 0);
     assert_int_equal(n_cached, MANY - 1);
-    for (uint32_t b = MANY - 1; b >= 1; b--) {
+    for (uint32_t b = MANY - 1; b >= 1; b--)
         assert_int_equal(take(&made, 0), b);
-    }
 }
 
 /* Runs whose blocks have one holder, or several: any four, with any counts, in a class. */
@@ -442,9 +427,8 @@ TEST(test_shared_blocks_of_a_run_stay_held)
             row[i] = (int32_t)block;
             kvpi_pool_set_content(&made.pool, block, block);
             kvpi_pool_retain(&made.pool, block, 3);
-            for (uint32_t n = 0; n < more; n++) {
+            for (uint32_t n = 0; n < more; n++)
                 kvpi_pool_hold(&made.pool, block);
-            }
             n_alone += more == 0;
         }
         assert_int_equal(kvpi_pool_release_run(&made.pool, row, 5, 0, &n_cached), 0);
@@ -484,9 +468,8 @@ static uint32_t model_where(const struct model *m, uint32_t block)
 static void model_remove(struct model *m, uint32_t c, uint32_t block)
 {
     size_t at = 0;
-    while (m->queue[c][at] != block) {
+    while (m->queue[c][at] != block)
         at++;
-    }
     m->n[c]--;
     memmove(&m->queue[c][at], &m->queue[c][at + 1], (m->n[c] - at) * sizeof(block));
 }
@@ -501,12 +484,10 @@ static void model_free(struct model *m, uint32_t block)
 static uint32_t model_take(struct model *m, uint32_t retention)
 {
     uint32_t c = 0;
-    while (c < CLASSES && m->n[c] == 0) {
+    while (c < CLASSES && m->n[c] == 0)
         c++;
-    }
-    if (c == CLASSES) {
+    if (c == CLASSES)
         return 0;
-    }
     const uint32_t block = m->queue[c][0];
     model_remove(m, c, block);
     m->generation[block] += m->content[block] != 0;
@@ -531,9 +512,8 @@ static void model_release(struct model *m, uint32_t block)
 static void compare(const struct made *made, const struct model *m)
 {
     uint64_t counts[3] = {0, 0, 0};
-    for (uint32_t c = 0; c < CLASSES; c++) {
+    for (uint32_t c = 0; c < CLASSES; c++)
         expect_queue(made, c, m->queue[c], m->n[c]);
-    }
     for (uint32_t b = 1; b < MANY; b++) {
         counts[m->refs[b] > 0 ? 2 : m->content[b] != 0]++;
         assert_int_equal(kvpi_pool_refs(&made->pool, b), m->refs[b]);
@@ -555,9 +535,8 @@ static void step(struct made *made, struct model *m, uint32_t what, uint32_t blo
     } else if (m->refs[block] == 0 && m->content[block] == 0) {
         return; /* free: only a take may touch it */
     } else if (what == 1) {
-        if (m->refs[block]++ == 0) {
+        if (m->refs[block]++ == 0)
             model_remove(m, model_where(m, block), block);
-        }
         kvpi_pool_hold(pool, block);
     } else if (m->refs[block] == 0) {
         model_remove(m, model_where(m, block), block);
@@ -581,9 +560,8 @@ TEST(test_random_steps_equal_the_model)
     static struct model model;
     uint64_t random = 1;
     make_many(&made, MANY);
-    for (uint32_t b = 1; b < MANY; b++) {
+    for (uint32_t b = 1; b < MANY; b++)
         model_insert(&model, 0, b - 1, b);
-    }
     for (int turn = 0; turn < 20000; turn++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         const uint32_t what = (uint32_t)(random >> 60) % 5;
@@ -611,90 +589,30 @@ static void make_mixed(struct made *made)
     EXPECT_QUEUE(made, 2, 4);
 }
 
-static void break_link_back(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->prev = 7;
-}
+#define BREAKS(what, ...)                                                                          \
+    static void break_##what(struct made *made)                                                    \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }                                                                                              \
+    struct made
 
-static void break_link_forward(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = 3;
-}
-
-static void break_cycle(struct made *made)
-{
-    kvpi_block(&made->pool, 3)->next = 1;
-}
-
-static void break_null_in_queue(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = 0;
-}
-
-static void break_link_outside(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = N + 3; /* another class's sentinel */
-}
-
-static void break_held_in_queue(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->refs++;
-}
-
-static void break_free_behind_cached(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->content = 0;
-}
-
-static void break_free_in_another_class(struct made *made)
-{
-    kvpi_block(&made->pool, 4)->content = 0;
-}
-
-static void break_class(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->refs |= 1u << KVPI_REFS_CLASS_SHIFT;
-}
-
-static void break_mask_set(struct made *made)
-{
-    made->pool.classes |= 1u << 6;
-}
-
-static void break_mask_clear(struct made *made)
-{
-    made->pool.classes &= ~(1u << 2);
-}
-
-static void break_mark(struct made *made)
-{
-    kvpi_block(&made->pool, 5)->refs |= KVPI_REFS_MARKED;
-}
-
-static void break_null_held(struct made *made)
-{
-    kvpi_block(&made->pool, 0)->refs = 1;
-}
-
-static void break_free_count(struct made *made)
-{
-    made->pool.n_free++;
-}
-
-static void break_cached_count(struct made *made)
-{
-    made->pool.n_cached--;
-}
-
-static void break_held_count(struct made *made)
-{
-    made->pool.n_held++;
-}
-
-static void break_lost_block(struct made *made)
-{
-    kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1);
-}
+BREAKS(link_back, kvpi_block(&made->pool, 2)->prev = 7);
+BREAKS(link_forward, kvpi_block(&made->pool, 1)->next = 3);
+BREAKS(cycle, kvpi_block(&made->pool, 3)->next = 1);
+BREAKS(null_in_queue, kvpi_block(&made->pool, 1)->next = 0);
+BREAKS(link_outside, kvpi_block(&made->pool, 1)->next = N + 3); /* another class's sentinel */
+BREAKS(held_in_queue, kvpi_block(&made->pool, 2)->refs++);
+BREAKS(free_behind_cached, kvpi_block(&made->pool, 2)->content = 0);
+BREAKS(free_in_another_class, kvpi_block(&made->pool, 4)->content = 0);
+BREAKS(class, kvpi_block(&made->pool, 2)->refs |= 1u << KVPI_REFS_CLASS_SHIFT);
+BREAKS(mask_set, made->pool.classes |= 1u << 6);
+BREAKS(mask_clear, made->pool.classes &= ~(1u << 2));
+BREAKS(mark, kvpi_block(&made->pool, 5)->refs |= KVPI_REFS_MARKED);
+BREAKS(null_held, kvpi_block(&made->pool, 0)->refs = 1);
+BREAKS(free_count, made->pool.n_free++);
+BREAKS(cached_count, made->pool.n_cached--);
+BREAKS(held_count, made->pool.n_held++);
+BREAKS(lost_block, kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1));
 
 TEST(test_the_check_sees_every_planted_fault)
 {

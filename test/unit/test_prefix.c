@@ -16,9 +16,8 @@ struct made {
 static kvp_hash hash_of_tag(uint32_t tag)
 {
     kvp_hash hash = {{0}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         hash.bytes[12 + i] = (uint8_t)(tag >> (24 - 8 * i));
-    }
     return hash;
 }
 
@@ -91,8 +90,7 @@ TEST(test_a_node_keeps_what_it_was_made_of)
     const uint32_t a = add(&made, made.root, 5, 10);
     const uint32_t b = add(&made, a, 6, 11);
     (void)unit_of(11, tokens);
-    assert_int_equal(node(&made, b)->parent, a);
-    assert_int_equal(node(&made, b)->depth, 2);
+    assert_fields(*node(&made, b), parent, a, depth, 2);
     assert_int_equal(node(&made, a)->children, 1);
     assert_int_equal(node(&made, b)->flags, KVPI_NODE_PUBLIC);
     assert_memory_equal(kvpi_node_tokens(node(&made, b)), tokens, sizeof(tokens));
@@ -199,9 +197,8 @@ TEST(test_the_index_equals_an_array_under_random_changes)
         struct made made;
         struct entry entries[NODES * 2];
         uint64_t random = m + 1;
-        for (int32_t i = 0; i < NODES * 2; i++) {
+        for (int32_t i = 0; i < NODES * 2; i++)
             entries[i] = (struct entry){0, -1 - i, 0};
-        }
         make(&made, 1);
         made.prefix.tags.n_lines = 2;
         made.prefix.tag_mask = masks[m];
@@ -358,9 +355,8 @@ TEST(test_striking_a_duplicate_keeps_the_order_of_the_rest)
         make(&made, 1);
         const uint32_t a = add(&made, made.root, 1, 1);
         attach(&made, a, 1);
-        for (uint32_t block = 2; block <= 4; block++) {
+        for (uint32_t block = 2; block <= 4; block++)
             kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, block);
-        }
         kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, struck + 2, 0);
         kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, struck + 2, 0); /* there is none */
         assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), left[struck][0]);
@@ -414,8 +410,7 @@ TEST(test_nodes_of_two_lines_begin_at_an_odd_line)
                                      .n_blocks = BLOCKS};
         (void)kvpi_layout_take(&layout, lines, 64);
         kvpi_prefix_layout(&prefix, &layout, 0);
-        assert_int_equal(prefix.node_bytes, 128);
-        assert_int_equal(prefix.nodes_at, 64);
+        assert_fields(prefix, node_bytes, 128, nodes_at, 64);
     }
 }
 

@@ -55,11 +55,10 @@ static void assert_found(const struct made *made, uint32_t tag)
         const struct entry *e = &made->entries[i];
         const uint32_t mark = e->tag % 65536 == 0 ? 1 : e->tag % 65536;
         const uint32_t wanted = tag % 65536 == 0 ? 1 : tag % 65536;
-        if (e->node != 0 && e->tag == tag) {
+        if (e->node != 0 && e->tag == tag)
             assert_int_equal(times[e->node], 1);
-        } else if (e->node == 0 || mark != wanted) {
+        else if (e->node == 0 || mark != wanted)
             assert_int_equal(times[i + 1], 0);
-        }
     }
 }
 
@@ -72,23 +71,19 @@ static void assert_counts(const struct made *made)
         const struct kvpi_tags_line *line = kvpi_tags_line(&made->tags, i);
         for (uint32_t place = 0; place < KVPI_TAGS_PLACES; place++) {
             assert_int_equal(line->node[place] == 0, line->mark[place] == 0);
-            if (line->node[place] == 0) {
+            if (line->node[place] == 0)
                 continue;
-            }
             const struct entry *e = &made->entries[line->node[place] - 1];
             assert_int_equal(e->node, line->node[place]);
-            for (uint32_t at = home_of(e->tag); at != i; at = (at + 1) % LINES) {
+            for (uint32_t at = home_of(e->tag); at != i; at = (at + 1) % LINES)
                 beyond[at]++;
-            }
             n++;
         }
     }
-    for (uint32_t i = 0; i < LINES; i++) {
+    for (uint32_t i = 0; i < LINES; i++)
         assert_int_equal(kvpi_tags_line(&made->tags, i)->n_beyond, beyond[i]);
-    }
-    for (uint32_t i = 0; i < ENTRIES; i++) {
+    for (uint32_t i = 0; i < ENTRIES; i++)
         n -= made->entries[i].node != 0;
-    }
     assert_int_equal(n, 0);
 }
 
@@ -134,12 +129,10 @@ TEST(test_a_search_ends_where_it_began)
     make(&made, 1);
     for (uint32_t home = 0; home < LINES; home++) {
         const uint32_t tag = (uint32_t)(((uint64_t)home << 32) / LINES) + 2;
-        for (uint32_t i = 0; i <= KVPI_TAGS_PLACES; i++) {
+        for (uint32_t i = 0; i <= KVPI_TAGS_PLACES; i++)
             kvpi_tags_add(&made.tags, tag, 1 + home * 16 + i);
-        }
-        for (uint32_t i = 0; i < KVPI_TAGS_PLACES; i++) {
+        for (uint32_t i = 0; i < KVPI_TAGS_PLACES; i++)
             kvpi_tags_remove(&made.tags, tag, 1 + home * 16 + i);
-        }
         assert_true(kvpi_tags_line(&made.tags, home)->n_beyond > 0);
         assert_found(&made, tag + 1);
     }

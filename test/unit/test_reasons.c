@@ -22,11 +22,9 @@ typedef struct oracle {
 
 static uint32_t unit_of(oracle *o, const kvp_hash *hash)
 {
-    for (uint32_t i = 0; i < o->n; i++) {
-        if (memcmp(&o->hashes[i], hash, sizeof *hash) == 0) {
+    for (uint32_t i = 0; i < o->n; i++)
+        if (memcmp(&o->hashes[i], hash, sizeof *hash) == 0)
             return i;
-        }
-    }
     assert_in_range(o->n, 0, CONTENTS - 1);
     o->hashes[o->n] = *hash;
     o->is_known[o->n] = o->is_open[o->n] = 0;
@@ -67,11 +65,10 @@ static void explain(oracle *o, const kvp_reasons_prompt *p, uint32_t *out)
     }
     for (uint32_t u = 0; u < p->n_tokens / U; u++) {
         const uint32_t i = unit_of(o, &p->hashes[u]);
-        if ((u + 1) * U <= p->cached_tokens) {
+        if ((u + 1) * U <= p->cached_tokens)
             o->is_known[i] = 1;
-        } else if (!is_off) {
+        else if (!is_off)
             o->is_open[i] = 1;
-        }
     }
 }
 
@@ -114,9 +111,8 @@ static prompt draw_prompt(uint64_t *random)
     const uint32_t document = draw(random, 6), shared = draw(random, LENGTH);
     const uint32_t question = 100 + draw(random, 3);
     prompt p = {.given = {.unit_tokens = U, .n_tokens = draw(random, LENGTH + 1)}};
-    for (uint32_t i = 0; i < LENGTH; i++) {
+    for (uint32_t i = 0; i < LENGTH; i++)
         tokens[i] = (int32_t)(i < shared ? document : question);
-    }
     hash_tokens(tokens, p.given.n_tokens, p.hashes);
     if (p.given.n_tokens > 0) {
         const uint32_t hit = draw(random, p.given.n_tokens / U + 1) * U * (draw(random, 3) > 0);
@@ -131,9 +127,8 @@ static prompt draw_prompt(uint64_t *random)
 static uint64_t sum_of(const uint64_t *tokens)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < KVP_REASONS; i++) {
+    for (uint32_t i = 0; i < KVP_REASONS; i++)
         sum += tokens[i];
-    }
     return sum;
 }
 
@@ -168,16 +163,13 @@ TEST(parts_are_the_oracles_and_add_up)
         }
     }
     uint64_t n_units = 0;
-    for (uint32_t i = 0; i < o.n; i++) {
+    for (uint32_t i = 0; i < o.n; i++)
         n_units += o.is_known[i] || o.is_open[i];
-    }
-    assert_int_equal(stats.prompts, PROMPTS);
-    assert_int_equal(stats.forgotten_units, 0);
+    assert_fields(stats, prompts, PROMPTS, forgotten_units, 0);
     assert_ok(kvp_reasons_stats_get(reasons, &stats));
     assert_int_equal(stats.units, n_units);
-    for (uint32_t k = 0; k < KVP_REASONS; k++) {
+    for (uint32_t k = 0; k < KVP_REASONS; k++)
         assert_true(sums[k] > 0);
-    }
     free(reasons);
 }
 
@@ -221,8 +213,7 @@ TEST(a_record_that_forgets_says_new)
     assert_ok(kvp_reasons_stats_get(small, &s));
     assert_ok(kvp_reasons_stats_get(large, &l));
     assert_int_equal(sum_of(s.tokens), sum_of(l.tokens));
-    assert_int_equal(s.max_units, 64);
-    assert_int_equal(s.units, 64);
+    assert_fields(s, max_units, 64, units, 64);
     assert_true(s.forgotten_units > 0 && s.tokens[KVP_REASON_EVICTED] > 0);
     assert_int_equal(l.forgotten_units, 0);
     free(small);
@@ -236,9 +227,8 @@ TEST(what_was_used_stays)
     kvp_hash hashes[9] = {{{0}}};
     uint32_t parts[KVP_REASONS];
     kvp_reasons_stats stats;
-    for (uint8_t i = 0; i < 9; i++) {
+    for (uint8_t i = 0; i < 9; i++)
         hashes[i].bytes[0] = i; /* the other half is equal */
-    }
     for (uint32_t i = 0; i < 8; i++) {
         const kvp_reasons_prompt one = {.unit_tokens = 1, .n_tokens = 1, .hashes = &hashes[i]};
         assert_ok(kvp_reasons_admit(reasons, &one, NULL));
@@ -265,7 +255,7 @@ TEST(what_was_used_stays)
 /* What was computed once and is not hit is evicted; what was not is new. */
 TEST(a_cache_that_evicts)
 {
-    world w = small_world(24);
+    scoped_world w = small_world(24);
     kvp_reasons *reasons = record_of(4096);
     kvp_reasons_stats stats;
     uint64_t random = 3, hits = 0, all = 0;
@@ -274,9 +264,8 @@ TEST(a_cache_that_evicts)
         kvp_hash hashes[UNITS];
         const uint32_t n = 1 + draw(&random, LENGTH), document = draw(&random, 9);
         kvp_open_info info;
-        for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t k = 0; k < n; k++)
             tokens[k] = (int32_t)(document * 1000 + k);
-        }
         hash_tokens(tokens, n, hashes);
         kvp_seq seq = open_seq(&w, tokens, n, &info);
         const kvp_reasons_prompt p = {.unit_tokens = U,
@@ -298,11 +287,9 @@ TEST(a_cache_that_evicts)
     assert_int_equal(stats.tokens[KVP_REASON_HIT], hits);
     assert_int_equal(sum_of(stats.tokens), all);
     assert_true(cache.evicted_blocks > 0 && stats.tokens[KVP_REASON_EVICTED] > 0);
-    assert_int_equal(stats.tokens[KVP_REASON_IN_FLIGHT], 0);
-    assert_int_equal(stats.tokens[KVP_REASON_RESIDENT], 0);
+    assert_fields(stats, tokens[KVP_REASON_IN_FLIGHT], 0, tokens[KVP_REASON_RESIDENT], 0);
     assert_in_range(stats.tokens[KVP_REASON_NEW], 1, 9 * LENGTH + 500 * U);
     free(reasons);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */
@@ -314,9 +301,8 @@ TEST(what_is_refused)
     kvp_reasons_stats before, after;
     const kvp_reasons_prompt good = {.unit_tokens = 4, .n_tokens = 4, .hashes = &hash};
     kvp_reasons_prompt bad[8];
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++)
         bad[i] = good;
-    }
     bad[0].unit_tokens = 0;
     bad[1].unit_tokens = KVP_BLOCK_TOKENS_MAX + 1;
     bad[2].hashes = NULL;
@@ -330,9 +316,8 @@ TEST(what_is_refused)
     const kvp_reasons_prompt without_units = {.unit_tokens = 4, .n_tokens = 3};
     assert_ok(kvp_reasons_admit(reasons, &without_units, NULL));
     assert_ok(kvp_reasons_stats_get(reasons, &before));
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++)
         assert_status(KVP_E_ARG, kvp_reasons_admit(reasons, &bad[i], NULL));
-    }
     assert_status(KVP_E_ARG, kvp_reasons_admit(NULL, &good, NULL));
     assert_status(KVP_E_ARG, kvp_reasons_admit(reasons, NULL, NULL));
     assert_status(KVP_E_ARG, kvp_reasons_computed(NULL, &hash, 1, 1));

@@ -58,8 +58,7 @@ TEST(test_maps)
                             "\xcd\x01\x00" MEDIUM "\xa3GPU\xa1x\x82\x01\x92\x02\xc3\xa1y\xc0")));
     assert_int_equal(event.kind, KVPI_EVENT_STORED);
     assert_true(event.has_parent && event.is_device && batch.time == 2.5);
-    assert_int_equal(event.parent, 256);
-    assert_int_equal(event.n_hashes, 2);
+    assert_fields(event, parent, 256, n_hashes, 2);
     assert_true(event.hashes[0] == UINT64_MAX - 1 && event.hashes[1] == 5);
     assert_int_equal(event.block_tokens, 16);
     event = read_one(&batch, BYTES(BATCH("\x82" TYPE REMOVED HASHES "\x91\x07")));

@@ -124,15 +124,11 @@ static void compare(const made *of, size_t i, const kvpi_recorded *got, uint64_t
 {
     const kvpi_recorded *wanted = &of->requests[i];
     size_t j = 0;
-    assert_int_equal(got->time_us, wanted->time_us);
-    assert_int_equal(got->input_tokens, wanted->input_tokens);
-    assert_int_equal(got->output_tokens, wanted->output_tokens);
-    assert_int_equal(got->cached_tokens, wanted->cached_tokens);
-    assert_int_equal(got->first_us, wanted->first_us);
-    assert_int_equal(got->last_us, wanted->last_us);
-    assert_int_equal(got->session, wanted->session);
-    assert_int_equal(got->scope, wanted->scope);
-    assert_int_equal(got->n_blocks, wanted->n_blocks);
+    assert_fields(*got, time_us, wanted->time_us, input_tokens, wanted->input_tokens, output_tokens,
+                  wanted->output_tokens, cached_tokens, wanted->cached_tokens, first_us,
+                  wanted->first_us);
+    assert_fields(*got, last_us, wanted->last_us, session, wanted->session, scope, wanted->scope,
+                  n_blocks, wanted->n_blocks);
     for (size_t r = 0; r < got->n_runs; r++)
         for (uint64_t k = 0; k < got->runs[r].n; k++, j++) {
             uint64_t *number = &number_of[of->contents[i][j]];

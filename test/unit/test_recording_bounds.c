@@ -105,9 +105,8 @@ struct frame {
 
 static void put(struct frame *frame, uint64_t value)
 {
-    for (; value >= 0x80; value >>= 7) {
+    for (; value >= 0x80; value >>= 7)
         frame->bytes[frame->n++] = (uint8_t)(value & 0x7f) | 0x80;
-    }
     frame->bytes[frame->n++] = (uint8_t)value;
 }
 
@@ -137,9 +136,8 @@ static void write_frame(kvpi_frame_writer *frames, FILE *file, const uint64_t *n
 {
     kvpi_recording_error error = {""};
     struct frame frame = {.n = 0};
-    for (; *numbers != END; numbers++) {
+    for (; *numbers != END; numbers++)
         put_number(&frame, *numbers, x);
-    }
     assert_int_equal(kvpi_frame_write(frames, file, frame.bytes, frame.n, &error), 0);
 }
 
@@ -164,16 +162,14 @@ static int read_row(const struct bound *bound, void *context, uint64_t value)
     kvpi_recorded got;
     FILE *file = open_file();
     fputs(KVPI_RECORDING_MAGIC, file);
-    if (row->frame[0] == 2 || row->frame[1] == 1) {
+    if (row->frame[0] == 2 || row->frame[1] == 1)
         write_frame(&frames, file, right_header, 0);
-    }
     write_frame(&frames, file, row->frame, value);
     kvpi_frame_writer_free(&frames);
     rewind(file);
     int result = kvpi_recording_open(file, &reader, &error);
-    while (result == 0 && (result = kvpi_recording_next(reader, &got, &error)) == 1) {
+    while (result == 0 && (result = kvpi_recording_next(reader, &got, &error)) == 1)
         result = 0;
-    }
     kvpi_recording_free(reader);
     fclose(file);
     if (result == KVPI_RECORDING_WRONG && strstr(error.text, expected) == NULL) {

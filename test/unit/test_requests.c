@@ -201,17 +201,10 @@ TEST(test_mooncake)
     assert_int_equal(kvpi_requests_count(set), 2);
     assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_MOONCAKE);
     const kvpi_request *request = kvpi_requests_get(set, 0);
-    assert_int_equal(request->timestamp_us, 1000);
-    assert_int_equal(request->line, 1);
-    assert_int_equal(request->input_length, 600);
-    assert_int_equal(request->output_length, 2);
-    assert_int_equal(request->n_ids, 2);
-    assert_int_equal(request->ids[0], 1);
-    assert_int_equal(request->ids[1], 2);
+    assert_fields(*request, timestamp_us, 1000, line, 1, input_length, 600, output_length, 2);
+    assert_fields(*request, n_ids, 2, ids[0], 1, ids[1], 2);
     request = kvpi_requests_get(set, 1);
-    assert_int_equal(request->timestamp_us, 1001);
-    assert_int_equal(request->input_length, 0);
-    assert_int_equal(request->n_ids, 0);
+    assert_fields(*request, timestamp_us, 1001, input_length, 0, n_ids, 0);
     kvpi_requests_free(set);
 }
 
@@ -249,8 +242,7 @@ TEST(test_azure)
                                    "2024-03-01 01:00:00.5+01:00,4,5");
     assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_AZURE);
     assert_int_equal(kvpi_requests_count(set), 4);
-    assert_int_equal(kvpi_requests_get(set, 0)->input_length, 374);
-    assert_int_equal(kvpi_requests_get(set, 0)->output_length, 44);
+    assert_fields(*kvpi_requests_get(set, 0), input_length, 374, output_length, 44);
     assert_int_equal(kvpi_requests_get(set, 1)->line, 4);
     assert_int_equal(kvpi_requests_get(set, 3)->output_length, 5);
     int64_t midnight = kvpi_requests_get(set, 1)->timestamp_us;
@@ -269,13 +261,11 @@ TEST(test_burstgpt)
                                             "5,ChatGPT,1,0,1,API log\n");
     assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_BURSTGPT);
     assert_int_equal(kvpi_requests_get(set, 0)->timestamp_us, 5000000);
-    assert_int_equal(kvpi_requests_get(set, 1)->timestamp_us, 45250000);
-    assert_int_equal(kvpi_requests_get(set, 1)->input_length, 472);
-    assert_int_equal(kvpi_requests_get(set, 1)->output_length, 18);
+    assert_fields(*kvpi_requests_get(set, 1), timestamp_us, 45250000, input_length, 472,
+                  output_length, 18);
     kvpi_requests_free(set);
     set = read_text("Session,Response tokens,Request tokens,Timestamp\nx,3,2,1\n");
-    assert_int_equal(kvpi_requests_get(set, 0)->input_length, 2);
-    assert_int_equal(kvpi_requests_get(set, 0)->output_length, 3);
+    assert_fields(*kvpi_requests_get(set, 0), input_length, 2, output_length, 3);
     kvpi_requests_free(set);
 }
 
@@ -293,9 +283,7 @@ TEST(test_order)
     kvpi_requests *set = read_text(text);
     for (size_t i = 0; i < 6; i++) {
         const kvpi_request *request = kvpi_requests_get(set, i);
-        assert_int_equal(request->number, order[i]);
-        assert_int_equal(request->line, order[i] + 1);
-        assert_int_equal(request->ids[0], 100 + order[i]);
+        assert_fields(*request, number, order[i], line, order[i] + 1, ids[0], 100 + order[i]);
     }
     kvpi_requests_free(set);
 }

@@ -47,7 +47,7 @@ static int count_calls(saved *s)
 
 TEST(test_the_power_goes_at_any_call)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     unsigned cut = 0;
     const int n = count_calls(&s);
     for (int at = 1; at <= n; at++) {
@@ -66,7 +66,6 @@ TEST(test_the_power_goes_at_any_call)
         }
     }
     assert_int_equal(cut, (1u << DISK_CLOSE << 1) - 1 - (1u << DISK_REMOVE));
-    end_saved(&s);
 }
 
 /* The call that fails, and what must come of it. */
@@ -96,17 +95,16 @@ static void check_fault(saved *s, int at, int n, int error)
 TEST(test_any_call_fails)
 {
     static const int errors[] = {EIO, ENOSPC, EINTR, EFBIG, 0};
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const int n = count_calls(&s);
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
         for (int at = 1; at <= n; at++)
             check_fault(&s, at, n, errors[i]);
-    end_saved(&s);
 }
 
 TEST(test_there_was_nothing_before)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const int n = count_calls(&s);
     for (int at = 1; at <= n; at++) {
         disk d = {.cut_at = at};
@@ -118,13 +116,12 @@ TEST(test_there_was_nothing_before)
         }
         disk_drop(&d);
     }
-    end_saved(&s);
 }
 
 /* What killed processes left behind is passed over, and stays. */
 TEST(test_parts_of_others)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const disk_bytes other = {(uint8_t *)"another's", 9};
     disk d = {0};
     disk_put(&d, PART, &other, 0);
@@ -135,7 +132,6 @@ TEST(test_parts_of_others)
     assert_true(is_same(disk_see(&d, NAME ".part-1"), &other));
     assert_null(disk_see(&d, NAME ".part-2"));
     disk_drop(&d);
-    end_saved(&s);
 }
 
 TEST(test_only_files_are_replaced)
@@ -144,7 +140,7 @@ TEST(test_only_files_are_replaced)
         int kind, error;
     } cases[] = {
         {KVPI_SYSTEM_FOLDER, EISDIR}, {KVPI_SYSTEM_LINK, ELOOP}, {KVPI_SYSTEM_OTHER, ENOTSUP}};
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         disk d = {0};
         int said = 0;
@@ -155,12 +151,11 @@ TEST(test_only_files_are_replaced)
         assert_int_equal(d.n_changes, 0);
         disk_drop(&d);
     }
-    end_saved(&s);
 }
 
 TEST(test_a_save_that_is_refused_changes_nothing)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     disk d = {0};
     int fails = 1, said = -1;
     const struct kvpi_system system = disk_system(&d);
@@ -178,7 +173,6 @@ TEST(test_a_save_that_is_refused_changes_nothing)
     assert_true(is_same(disk_see(&d, NAME), &s.old));
     assert_null(disk_see(&d, PART));
     disk_drop(&d);
-    end_saved(&s);
 }
 
 TEST_MAIN(NULL, NULL)

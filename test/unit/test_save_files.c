@@ -14,7 +14,7 @@
 
 TEST(test_a_real_file_is_replaced)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
     write_file(f.file, "old");
@@ -28,13 +28,12 @@ TEST(test_a_real_file_is_replaced)
     assert_file(f.file, &s.new);
     assert_int_equal(chdir("/"), 0);
     end_folder(&f);
-    end_saved(&s);
 }
 
 /* A limit of the file's size stands for the full disk. */
 TEST(test_a_full_disk_leaves_the_old_one)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     struct rlimit before, small;
     int said = 0;
@@ -51,12 +50,11 @@ TEST(test_a_full_disk_leaves_the_old_one)
     assert_int_equal(said, EFBIG);
     assert_file(f.file, &s.new);
     end_folder(&f);
-    end_saved(&s);
 }
 
 TEST(test_what_is_no_file_stays)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
     char deeper[sizeof(f.file)];
@@ -80,13 +78,12 @@ TEST(test_what_is_no_file_stays)
     assert_int_equal(stat("/dev/full", &about), 0);
     assert_true(S_ISCHR(about.st_mode));
     end_folder(&f);
-    end_saved(&s);
 }
 
 /* A part that is a link, put there by somebody else, is not written through. */
 TEST(test_a_link_in_the_parts_place)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     char victim[sizeof(f.file)];
     const disk_bytes precious = {(uint8_t *)"precious", 8};
@@ -99,7 +96,6 @@ TEST(test_a_link_in_the_parts_place)
     assert_int_equal(unlink(f.part), 0);
     assert_int_equal(unlink(victim), 0);
     end_folder(&f);
-    end_saved(&s);
 }
 
 TEST_MAIN(NULL, NULL)

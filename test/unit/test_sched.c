@@ -8,14 +8,11 @@
 
 TEST(test_one_request)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request r = submit(&s, 1, 6, 3);
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_WAITING);
     kvp_step step = make_step(&s);
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.n_tokens, 6);
-    assert_int_equal(step.n_sampled, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_seqs, 1, n_tokens, 6, n_sampled, 1, n_admitted, 1);
     assert_memory_equal(step.tokens, ints(1), 6 * sizeof(int32_t));
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_RUNNING);
     assert_status(KVP_E_STATE, kvp_sched_step(s.sched, &step));
@@ -37,12 +34,11 @@ TEST(test_one_request)
     assert_int_equal(step.n_seqs, 0);
     assert_status(KVP_E_STATE, kvp_sched_finish(s.sched, NULL, NULL, NULL));
     assert_int_equal(stats_of(&s.w).cached_blocks, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_stopped_by_caller)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     (void)submit(&s, 1, 6, 30);
     const uint8_t ended[] = {1};
     kvp_step_end end;
@@ -51,7 +47,6 @@ TEST(test_stopped_by_caller)
     assert_int_equal(end.n_ended, 1);
     assert_int_equal(end.ended[0].reason, KVP_END_STOPPED);
     assert_int_equal(end.ended[0].new_tokens, 1);
-    end_sched_world(&s);
 }
 
 /* Decoding comes first, then chunks of prompts within the budget, and hits cost none of it. */
@@ -60,7 +55,7 @@ TEST(test_budget_and_chunks)
     const kvp_config cache_config = config_of(4, 4, 64);
     kvp_sched_config config = sched_config_of(4, 10);
     config.chunk_tokens = 8;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 4, 20);
     (void)run_step(&s);
     const kvp_request b = submit(&s, 100, 20, 20);
@@ -84,9 +79,7 @@ TEST(test_budget_and_chunks)
     assert_ok(kvp_sched_abort(s.sched, c));
     const kvp_request d = submit(&s, 100, 21, 20); /* all of b's prompt is cached */
     step = make_step(&s);
-    assert_int_equal(item_of(&step, d, 0)->begin, 20);
-    assert_int_equal(item_of(&step, d, 0)->n_tokens, 1);
-    end_sched_world(&s);
+    assert_fields(*item_of(&step, d, 0), begin, 20, n_tokens, 1);
 }
 
 /* The whole prompt's blocks are taken when it is admitted, and computed in chunks. */
@@ -94,7 +87,7 @@ TEST(test_admission_takes_whole_prompt)
 {
     const kvp_config cache_config = config_of(4, 4, 8);
     const kvp_sched_config config = sched_config_of(4, 4);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 24, 4);
     const kvp_request b = submit(&s, 100, 24, 4);
     (void)run_step(&s);
@@ -109,7 +102,6 @@ TEST(test_admission_takes_whole_prompt)
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_watermark)
@@ -117,19 +109,17 @@ TEST(test_watermark)
     kvp_config cache_config = config_of(4, 4, 10);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = sched_config_of(4, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 15, 4); /* 4 blocks */
     (void)submit(&s, 100, 15, 4);
     (void)submit(&s, 200, 4, 4); /* fits, but not above the watermark */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    end_sched_world(&s);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1);
 }
 
 TEST(test_order_is_priority_then_arrival)
 {
-    sched_world s = small_sched_world(64);
+    scoped_sched_world s = small_sched_world(64);
     const kvp_request a = submit_rank(&s, 1, 4, 4, 5, 1);
     const kvp_request b = submit_rank(&s, 100, 4, 4, 0, 1);
     const kvp_request c = submit_rank(&s, 200, 4, 4, 5, 1);
@@ -138,7 +128,6 @@ TEST(test_order_is_priority_then_arrival)
     assert_int_equal(step.n_admitted, 4);
     const kvp_request order[] = {d, b, a, c};
     assert_memory_equal(step.admitted, order, sizeof order);
-    end_sched_world(&s);
 }
 
 /* A request that does not fit is passed over K times, then everybody waits behind it. */
@@ -147,24 +136,20 @@ TEST(test_passed_over_at_most_k_times)
     const kvp_config cache_config = config_of(4, 4, 8);
     kvp_sched_config config = sched_config_of(8, 64);
     config.max_passed_over = 2;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 12, 20); /* 3 blocks, more later */
     (void)run_step(&s);
     const kvp_request big = submit(&s, 100, 24, 4); /* 6 */
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)submit(&s, 200 + 10 * i, 3, 1); /* one block, one token: over at once */
-    }
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 2);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1, waited[KVP_WAIT_ORDER], 2);
     assert_int_equal(request_of(&s, big).passed_over, 2);
     while (request_of(&s, big).state == KVP_REQUEST_WAITING) {
         step = run_step(&s);
         assert_true(step.n_admitted == 0 || step.admitted[0].bits == big.bits);
     }
     assert_int_equal(request_of(&s, big).passed_over, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_at_most_max_tries)
@@ -172,24 +157,20 @@ TEST(test_at_most_max_tries)
     const kvp_config cache_config = config_of(4, 4, 8);
     kvp_sched_config config = sched_config_of(8, 64);
     config.max_tries = 2;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 16, 8);
     (void)run_step(&s);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         (void)submit(&s, 100 + 50 * i, 24, 4);
-    }
     (void)submit(&s, 300, 3, 1); /* would fit */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 2);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 2);
-    end_sched_world(&s);
+    assert_fields(step, n_admitted, 0, waited[KVP_WAIT_BLOCKS], 2, waited[KVP_WAIT_ORDER], 2);
 }
 
 /* A request that waits for blocks is not matched anew in every step. */
 TEST(test_waiting_costs_little)
 {
-    sched_world s = small_sched_world(40);
+    scoped_sched_world s = small_sched_world(40);
     (void)submit(&s, 1, 40, 100); /* 10 blocks, 35 in the end */
     (void)run_step(&s);
     const kvp_request big = submit(&s, 200, 152, 4); /* 38 */
@@ -201,7 +182,6 @@ TEST(test_waiting_costs_little)
     }
     assert_int_equal(n_steps, 100);
     assert_in_range(sched_stats_of(&s).tries - before, 2, 10);
-    end_sched_world(&s);
 }
 
 /* What was promised to others may be what it waited for. */
@@ -210,7 +190,7 @@ TEST(test_promise_taken_back)
     const kvp_config cache_config = config_of(4, 4, 20);
     kvp_sched_config config = sched_config_of(8, 8);
     config.chunk_tokens = 2;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 1, 8);
     const kvp_request group = submit_rank(&s, 100, 4, 4, 0, 6); /* 1 block, 5 are promised */
     const kvp_request big = submit(&s, 200, 72, 4);             /* 18, all that is not held */
@@ -220,28 +200,26 @@ TEST(test_promise_taken_back)
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, big.bits);
-    end_sched_world(&s);
 }
 
 TEST(test_sequence_limit)
 {
     const kvp_config cache_config = config_of(4, 4, 64);
     const kvp_sched_config config = sched_config_of(3, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit_rank(&s, 1, 4, 4, 0, 2);
     (void)submit_rank(&s, 100, 4, 4, 0, 2);
     (void)submit_rank(&s, 200, 4, 4, 0, 1);
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_admitted, 2); /* the second does not fit and is passed over */
     assert_int_equal(step.waited[KVP_WAIT_SEQS], 1);
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------------------- groups */
 
 TEST(test_samples_share_the_prompt)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request r = submit_rank(&s, 1, 10, 4, 0, 3);
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_seqs, 1); /* the prompt is computed once */
@@ -264,19 +242,16 @@ TEST(test_samples_share_the_prompt)
         assert_ok(kvp_seq_tokens(s.w.cache, sample_of(&s, r, i).seq, 10, 1, text));
         assert_int_equal(text[0], sampled[i]);
     }
-    end_sched_world(&s);
 }
 
 TEST(test_admission_counts_a_block_per_sample)
 {
-    sched_world s = small_sched_world(8);
+    scoped_sched_world s = small_sched_world(8);
     (void)submit(&s, 1, 12, 4);             /* 3 blocks */
     (void)submit_rank(&s, 100, 8, 4, 0, 3); /* 2 + 2, and 4 at the most */
     (void)submit(&s, 200, 5, 1);            /* 2: one is left besides what is promised */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    end_sched_world(&s);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1);
 }
 
 /* And keeps the watermark beside what is promised. */
@@ -285,7 +260,7 @@ TEST(test_promises_keep_the_watermark)
     kvp_config cache_config = config_of(4, 4, 10);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit_rank(&s, 1, 8, 4, 0, 3); /* 2 and 2 promised: 4 are left above the watermark */
     const kvp_request b = submit(&s, 100, 20, 4);
     const kvp_request c = submit(&s, 200, 16, 4);
@@ -293,7 +268,6 @@ TEST(test_promises_keep_the_watermark)
     assert_int_equal(step.n_admitted, 2);
     assert_int_equal(request_of(&s, b).passed_over, 1);
     assert_int_equal(request_of(&s, c).state, KVP_REQUEST_RUNNING);
-    end_sched_world(&s);
 }
 
 /* A group that comes back: the first sample finds what was cached, the others are forked from it
@@ -304,11 +278,10 @@ TEST(test_group_comes_back)
     kvp_config cache_config = config_of(4, 4, 14);
     cache_config.watermark = 0.5; /* does not count while nothing is held */
     const kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 10, 12, 0, 3);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     kvp_step step = make_step(&s); /* 17 tokens each: 16 of the first are cached */
@@ -319,8 +292,7 @@ TEST(test_group_comes_back)
     assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * 3); /* 5 less the prompt's full 2 */
     (void)finish_step(&s, &step);
     step = make_step(&s);
-    assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(step.n_decoding, 0);
+    assert_fields(step, n_seqs, 2, n_decoding, 0);
     assert_int_equal(item_of(&step, r, 1)->begin, 10);
     assert_int_equal(item_of(&step, r, 2)->n_tokens, 6);
     assert_int_equal(step.n_sampled, 0);
@@ -328,7 +300,6 @@ TEST(test_group_comes_back)
     step = make_step(&s);
     assert_int_equal(step.n_decoding, 3);
     assert_int_equal(step.seqs[0].begin, 16);
-    end_sched_world(&s);
 }
 
 /* One sample catches up faster than another: it waits for it. */
@@ -337,12 +308,11 @@ TEST(test_samples_wait_for_each_other)
     const kvp_config cache_config = config_of(4, 4, 32);
     kvp_sched_config config = sched_config_of(8, 64);
     config.chunk_tokens = 4;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 8, 20, 0, 3);
     const kvp_request other = submit(&s, 100, 4, 40);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         (void)run_step(&s);
-    }
     const uint32_t length = sample_of(&s, r, 0).n_tokens;
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
@@ -351,20 +321,18 @@ TEST(test_samples_wait_for_each_other)
     while (item_of(&step, r, 0) == NULL || item_of(&step, r, 0)->n_sampled == 0) {
         assert_true(step.number < 20);
         (void)finish_step(&s, &step);
-        for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t i = 0; i < 3; i++)
             assert_int_equal(sample_of(&s, r, i).n_tokens, length);
-        }
         step = make_step(&s);
     }
     assert_int_equal(step.number, 13); /* one chunk for the first, two for the others */
     assert_int_equal(step.n_decoding, 4);
     assert_non_null(item_of(&step, other, 0));
-    end_sched_world(&s);
 }
 
 TEST(test_samples_end_one_by_one)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request r = submit_rank(&s, 1, 10, 4, 0, 3);
     const uint8_t ended[] = {0, 1, 0};
     kvp_step_end end;
@@ -379,28 +347,23 @@ TEST(test_samples_end_one_by_one)
     int32_t token;
     assert_ok(kvp_request_tokens(s.sched, r, 1, (kvp_range){10, 11}, &token));
     assert_int_equal(token, 51);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         (void)run_step(&s);
-    }
     const kvp_step step = make_step(&s);
     end = finish_step(&s, &step);
     assert_int_equal(end.n_ended, 2);
     assert_true(!end.ended[0].is_last && end.ended[1].is_last);
-    end_sched_world(&s);
 }
 
 TEST(test_reorder)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
-    int32_t before[4][10];
-    int32_t after[10];
-    for (uint32_t i = 0; i < 4; i++) {
+    int32_t before[4][10], after[10];
+    for (uint32_t i = 0; i < 4; i++)
         assert_ok(kvp_request_tokens(s.sched, r, i, (kvp_range){0, 10}, before[i]));
-    }
     const uint32_t parents[] = {1, 1, 3, 0};
     const int32_t newest[] = {7, 8, 9, 10};
     const uint64_t n_forks = stats_of(&s.w).forks;
@@ -418,12 +381,11 @@ TEST(test_reorder)
     assert_int_equal(step.n_decoding, 4);
     assert_ok(kvp_sched_reorder(s.sched, r, parents, NULL));
     check_sched(&s);
-    end_sched_world(&s);
 }
 
 TEST(test_reorder_refuses)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 2);
     const uint32_t parents[] = {1, 0};
     const uint32_t wrong[] = {2, 0};
@@ -436,7 +398,6 @@ TEST(test_reorder_refuses)
     assert_status(KVP_E_HANDLE, kvp_sched_reorder(s.sched, (kvp_request){77}, parents, NULL));
     (void)make_step(&s);
     assert_status(KVP_E_STATE, kvp_sched_reorder(s.sched, r, parents, NULL));
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------- submission's memory */
@@ -446,7 +407,7 @@ TEST(test_arena_full_is_retry)
     const kvp_config cache_config = config_of(4, 4, 64);
     kvp_sched_config config = sched_config_of(4, 64);
     config.arena_tokens = 4 * KVP_SCHED_PAGE_TOKENS;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     kvp_request r;
     const kvp_request a = submit(&s, 1, 65, 64); /* two pages and one */
     const kvp_status status = try_submit(&s, 1, 2, 2, &r, NULL);
@@ -464,7 +425,6 @@ TEST(test_arena_full_is_retry)
     (void)submit(&s, 1, 2, 2);
     const kvp_step step = make_step(&s);
     assert_memory_equal(step.tokens, mine, sizeof mine);
-    end_sched_world(&s);
 }
 
 TEST(test_places_full_is_retry)
@@ -473,7 +433,7 @@ TEST(test_places_full_is_retry)
     kvp_sched_config config = sched_config_of(4, 64);
     config.max_requests = config.max_samples = 2;
     config.max_tries = 2;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     kvp_request r;
     (void)submit(&s, 1, 2, 2);
     (void)submit(&s, 1, 2, 2);
@@ -481,7 +441,6 @@ TEST(test_places_full_is_retry)
     (void)run_step(&s);
     (void)run_step(&s);
     assert_ok(try_submit(&s, 1, 2, 2, &r, NULL));
-    end_sched_world(&s);
 }
 
 /* What can never be served is refused, with what could be; and that can. */
@@ -491,7 +450,7 @@ static void check_limit(double watermark, uint32_t n_samples)
     cache_config.watermark = watermark;
     cache_config.max_seq_tokens = 60;
     const kvp_sched_config config = sched_config_of(4, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     kvp_sched_limit limit = {0, 0};
     kvp_prompt prompt = prompt_of(ints(1), 50);
     kvp_submission submission = {.struct_size = sizeof submission,
@@ -510,10 +469,8 @@ static void check_limit(double watermark, uint32_t n_samples)
     assert_status(KVP_E_NEVER, kvp_sched_submit(s.sched, &submission, &r, &limit));
     submission.max_new_tokens--;
     assert_ok(kvp_sched_submit(s.sched, &submission, &r, &limit));
-    while (sched_stats_of(&s).ended == 0) {
+    while (sched_stats_of(&s).ended == 0)
         (void)run_step(&s);
-    }
-    end_sched_world(&s);
 }
 
 TEST(test_refused_with_the_limit)
@@ -528,7 +485,7 @@ TEST(test_refused_with_the_limit)
 
 TEST(test_configuration_refused)
 {
-    world w = small_world(8);
+    scoped_world w = small_world(8);
     kvp_config cache_config;
     assert_ok(kvp_cache_config_get(w.cache, &cache_config));
     kvp_sched *sched;
@@ -537,9 +494,8 @@ TEST(test_configuration_refused)
     kvp_sched_config_init(&good);
     assert_ok(kvp_sched_bytes(&good, w.cache, &bytes));
     kvp_sched_config bad[12];
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         bad[i] = good;
-    }
     bad[0].struct_size = 1;
     bad[1].max_requests = 0;
     bad[2].max_samples = good.max_requests - 1;
@@ -552,9 +508,8 @@ TEST(test_configuration_refused)
     bad[9].wait_for_prefix = 2;
     bad[10].free_target = 2; /* 8 blocks allow 1 */
     bad[11].make_way = 2;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
-    }
     assert_status(KVP_E_ARG, kvp_sched_create(&good, NULL, NULL, 0, &sched));
     void *arena = aligned_alloc(64, bytes);
     memset(arena, 0xa5, bytes);
@@ -563,12 +518,11 @@ TEST(test_configuration_refused)
     kvp_sched_destroy(sched);
     free(arena);
     kvp_sched_destroy(NULL);
-    end_world(&w);
 }
 
 TEST(test_submission_refused)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const int32_t negative[] = {1, -2};
     const kvp_prompt good = prompt_of(ints(1), 4);
     kvp_prompt reserving = good;
@@ -581,9 +535,8 @@ TEST(test_submission_refused)
     kvp_prompt received = good;
     received.flags = KVP_OPEN_RECEIVE;
     kvp_submission bad[9];
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         bad[i] = base;
-    }
     bad[0].struct_size = 3;
     bad[1].prompt = NULL;
     bad[2].prompt = &reserving;
@@ -593,21 +546,19 @@ TEST(test_submission_refused)
     bad[6].max_new_tokens = 0;
     bad[7].flags = 8;
     bad[8].prompt = &received;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         assert_status(KVP_E_ARG, kvp_sched_submit(s.sched, &bad[i], &r, NULL));
-    }
     assert_int_equal(sched_stats_of(&s).refused, 1); /* only what reached the cache counts */
     kvp_submission stale = base;
     stale.ns.bits ^= 1;
     assert_status(KVP_E_HANDLE, kvp_sched_submit(s.sched, &stale, &r, NULL));
     assert_status(KVP_E_ARG, kvp_sched_submit(s.sched, &base, NULL, NULL));
     assert_int_equal(sched_stats_of(&s).submitted, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_finish_refused)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 4, 4);
     const kvp_request b = submit(&s, 50, 4, 4);
     (void)make_step(&s);
@@ -626,36 +577,31 @@ TEST(test_finish_refused)
     int32_t token;
     assert_status(KVP_E_ARG, kvp_request_sample(s.sched, a, 1, &info));
     assert_status(KVP_E_ARG, kvp_request_tokens(s.sched, a, 0, (kvp_range){5, 6}, &token));
-    end_sched_world(&s);
 }
 
 /* Sequences of the caller's own leave none to fork samples: try again. */
 TEST(test_no_sequences_to_fork)
 {
-    sched_world s = small_sched_world(32); /* 8 sequences */
+    scoped_sched_world s = small_sched_world(32); /* 8 sequences */
     (void)submit_rank(&s, 1, 6, 4, 0, 3);
     kvp_seq mine[6];
     const kvp_step step = make_step(&s);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         mine[i] = open_seq(&s.w, ints(1), 1, NULL);
-    }
     assert_unchanged(&s.w,
                      assert_status(KVP_E_NO_SEQS, kvp_sched_finish(s.sched, ints(1), NULL, NULL)));
     (void)close_seq(&s.w, mine[0]);
     (void)finish_step(&s, &step);
     assert_int_equal(stats_of(&s.w).open_seqs, 8);
-    for (int i = 1; i < 6; i++) {
+    for (int i = 1; i < 6; i++)
         (void)close_seq(&s.w, mine[i]);
-    }
-    end_sched_world(&s);
 }
 
 /* Hashes are of the prompt: when generated tokens come back with it they do not count. */
 TEST(test_hashes)
 {
-    sched_world s = small_sched_world(16);
-    kvp_hash root;
-    kvp_hash hashes[2];
+    scoped_sched_world s = small_sched_world(16);
+    kvp_hash root, hashes[2];
     const kvp_hash_input input = {.unit_tokens = 4, .n_tokens = 8, .tokens = ints(1)};
     assert_ok(kvp_hash_root(4, 0, "", 0, &root));
     assert_ok(kvp_hash_units(&input, &root, hashes));
@@ -664,21 +610,19 @@ TEST(test_hashes)
     const kvp_submission submission = {
         .struct_size = sizeof submission, .prompt = &prompt, .ns = s.w.ns, .max_new_tokens = 12};
     const kvp_request r = submit_with(&s, &submission);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_ended, 0);
     assert_int_equal(item_of(&step, r, 0)->begin, 12); /* a generated unit is hit as well */
-    end_sched_world(&s);
 }
 
 /* A namespace that closes ends its waiting requests; those that run go on. */
 TEST(test_namespace_closed)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     kvp_ns ns;
     assert_ok(kvp_ns_open(s.w.cache, "other", 5, &ns));
     const kvp_prompt prompt = prompt_of(ints(1), 4);
@@ -694,13 +638,12 @@ TEST(test_namespace_closed)
     assert_int_equal(step.ended[0].reason, KVP_END_REFUSED);
     assert_int_equal(step.ended[0].status, KVP_E_HANDLE);
     assert_non_null(item_of(&step, runs, 0));
-    end_sched_world(&s);
 }
 
 /* A caller who closes the scheduler's sequence loses that request, and no other. */
 TEST(test_sequence_closed_behind_its_back)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 4, 4);
     const kvp_request b = submit(&s, 50, 4, 4);
     (void)run_step(&s);
@@ -710,7 +653,6 @@ TEST(test_sequence_closed_behind_its_back)
     assert_int_equal(step.ended[0].request.bits, a.bits);
     assert_int_equal(step.n_seqs, 1);
     assert_non_null(item_of(&step, b, 0));
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

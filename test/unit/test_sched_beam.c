@@ -29,18 +29,15 @@ static void begin_search(struct search *search)
 {
     search->request = submit_rank(&search->s, 1, PROMPT, STEPS + 2, 1, BEAMS);
     search->n = PROMPT;
-    for (uint32_t i = 0; i < BEAMS; i++) {
+    for (uint32_t i = 0; i < BEAMS; i++)
         memcpy(search->text[i], ints(1), PROMPT * sizeof(int32_t));
-    }
 }
 
 static int has_sampled(const struct search *search, const kvp_step *step)
 {
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        if (step->seqs[i].request.bits == search->request.bits && step->seqs[i].n_sampled > 0) {
+    for (uint32_t i = 0; i < step->n_seqs; i++)
+        if (step->seqs[i].request.bits == search->request.bits && step->seqs[i].n_sampled > 0)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -84,9 +81,8 @@ static kvp_step search_step(struct search *search)
     const kvp_step step = make_step(&search->s);
     const int sampled = has_sampled(search, &step);
     (void)finish_step(&search->s, &step);
-    if (sampled) {
+    if (sampled)
         choose_best(search);
-    }
     check_text(search);
     return step;
 }
@@ -118,16 +114,14 @@ static void run_with_others(uint32_t preempt, kvp_sched_stats *out_stats)
     struct search search = {.s = beam_world(62, preempt), .random = 4};
     begin_search(&search);
     for (int32_t i = 0; search.n_reordered < STEPS; i++) {
-        if (i % 12 == 5) {
+        if (i % 12 == 5)
             (void)submit_rank(&search.s, 100 + 50 * i % 3900, 40, 4, 0, 4); /* ranks before it */
-        }
         if (i % 12 == 10) {
             assert_ok(kvp_sched_pause(search.s.sched, search.request));
             (void)submit(&search.s, 110 + 50 * i % 3900, 200, 2);
         }
-        if (i % 12 == 11) {
+        if (i % 12 == 11)
             assert_ok(kvp_sched_resume(search.s.sched, search.request));
-        }
         assert_true(i < 1000);
         (void)search_step(&search);
     }
@@ -160,7 +154,7 @@ TEST(test_forks_keep_the_tag)
     static const int32_t tokens[10];
     kvp_config cache_config = config_of(4, 4, 16);
     kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_prompt prompt = {
         .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10, .tag = TAG};
     const kvp_submission submission = {.struct_size = sizeof submission,
@@ -181,7 +175,6 @@ TEST(test_forks_keep_the_tag)
         }
         assert_ok(kvp_sched_reorder(s.sched, request, parents, NULL));
     }
-    end_sched_world(&s);
 }
 
 /* A group that may be reordered after each finish is not swapped out before that, ahead of need or
@@ -193,7 +186,7 @@ TEST(test_when_it_may_be_reordered)
     cache_config.host_blocks = 65;
     cache_config.watermark = 0.5;
     config.swap_ahead = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 15, 20);
     const kvp_request r = submit_rank(&s, 100, 10, 20, 0, 2);
     const uint32_t parents[] = {1, 0};
@@ -214,13 +207,12 @@ TEST(test_when_it_may_be_reordered)
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     assert_status(KVP_E_STATE, kvp_sched_reorder(s.sched, r, parents, NULL));
-    end_sched_world(&s);
 }
 
 /* Beams that have ended stay as they are. */
 TEST(test_some_have_ended)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
     const uint8_t ended[] = {0, 1, 0, 0};
     (void)make_step(&s);
@@ -241,7 +233,6 @@ TEST(test_some_have_ended)
     assert_ok(kvp_sched_reorder(s.sched, r, right, NULL));
     check_sched(&s);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -39,9 +39,8 @@ static struct scene make_scene(void)
     sched_world *s = &scene.s;
     scene.swapped = submit(s, 1, 4, 40);
     scene.stored = submit(s, 50, 4, 40);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         (void)run_step(s);
-    }
     assert_ok(kvp_sched_pause(s->sched, scene.swapped));
     assert_ok(kvp_sched_pause(s->sched, scene.stored));
     scene.waits = submit_rank(s, 100, 4, 4, 0, 5);
@@ -88,9 +87,8 @@ TEST(test_queues)
 {
     struct scene scene = make_scene();
     kvp_sched *sched = scene.s.sched;
-    for (uint32_t i = 0; i < KVPI_QUEUES; i++) {
+    for (uint32_t i = 0; i < KVPI_QUEUES; i++)
         spoil(&scene, &sched->queues[i].n, "Q1");
-    }
     spoil(&scene, &of(&scene, scene.waits)->queue, "Q3"); /* its samples are not on the host */
     const int32_t priority = of(&scene, scene.decodes)->rank.priority;
     of(&scene, scene.decodes)->rank.priority = 7; /* behind the other that runs */

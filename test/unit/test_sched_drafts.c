@@ -32,9 +32,8 @@ static void verify(sched_world *s, const kvp_step *step, uint32_t k, const int32
     const kvp_range kept = {item->begin, end + n_accepted};
     int32_t text[256];
     assert_ok(kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, end}, text));
-    for (uint32_t i = 0; i < step->drafts[k]; i++) {
+    for (uint32_t i = 0; i < step->drafts[k]; i++)
         text[end + i] = i < n_accepted ? tokens[i] : 7;
-    }
     assert_true(sched_memory_write(&s->memory, s->w.cache, item->seq, text, written));
     assert_true(sched_memory_read(&s->memory, s->w.cache, item->seq, text, kept));
     assert_true(sched_states_pass(&s->states, s->w.cache, item->seq, text, kept, 0));
@@ -48,8 +47,7 @@ static kvp_step_end accept(sched_world *s, uint32_t n_accepted)
     const kvp_step step = make_step(s);
     const uint32_t count = 1 + n_accepted;
     kvp_step_end end;
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.n_decoding, 1);
+    assert_fields(step, n_seqs, 1, n_decoding, 1);
     assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
     verify(s, &step, 0, ints(2000), n_accepted);
     assert_ok(kvp_sched_finish_drafts(s->sched, ints(2000), &count, NULL, &end));
@@ -88,29 +86,24 @@ static void expect_text(const sched_world *s, kvp_request request, uint32_t from
 /* Six tokens, 1000 sampled, then 2000, 2001 accepted and 2002 sampled behind them, then none. */
 static void accept_some(uint32_t state_slots, uint32_t state_rings)
 {
-    sched_world s = drafts_world_of(32, 3, state_slots, state_rings);
+    scoped_sched_world s = drafts_world_of(32, 3, state_slots, state_rings);
     const kvp_request a = submit(&s, 0, 6, 12);
     run_to(&s, a, 7);
     (void)accept(&s, 2);
-    assert_int_equal(sample_of(&s, a, 0).n_tokens, 10);
-    assert_int_equal(sample_of(&s, a, 0).computed_tokens, 9);
+    assert_fields(sample_of(&s, a, 0), n_tokens, 10, computed_tokens, 9);
     expect_text(&s, a, 7, ints(2000), 3);
     const kvp_seq_info info = info_of(&s.w, sample_of(&s, a, 0).seq);
-    assert_int_equal(info.n_tokens, 9);
-    assert_int_equal(info.computed_tokens, 9);
-    assert_int_equal(info.known_tokens, 9);
+    assert_fields(info, n_tokens, 9, computed_tokens, 9, known_tokens, 9);
     (void)accept(&s, 0);
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 11);
     (void)accept(&s, 3);
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 15);
-    assert_int_equal(sched_stats_of(&s).draft_tokens, 9);
-    assert_int_equal(sched_stats_of(&s).accepted_tokens, 5);
-    assert_int_equal(sched_stats_of(&s).sampled_tokens, 1 + 3 + 1 + 4);
+    assert_fields(sched_stats_of(&s), draft_tokens, 9, accepted_tokens, 5, sampled_tokens,
+                  1 + 3 + 1 + 4);
     const kvp_step_end end = accept(&s, 2);
     assert_int_equal(end.n_ended, 1);
     assert_int_equal(end.ended[0].reason, KVP_END_LENGTH);
     assert_int_equal(end.ended[0].new_tokens, 12);
-    end_sched_world(&s);
 }
 
 TEST(test_accepted_drafts_are_tokens)
@@ -136,51 +129,45 @@ static uint64_t held_slots(const sched_world *s)
 TEST(test_rings_are_there_in_steps_only)
 {
     for (uint32_t lacking = 0; lacking < 2; lacking++) {
-        sched_world s = drafts_world_of(32, 3, 1 + 2 * 4 - lacking, 1);
+        scoped_sched_world s = drafts_world_of(32, 3, 1 + 2 * 4 - lacking, 1);
         (void)submit(&s, 0, 6, 12);
         (void)submit(&s, 100, 6, 12);
         (void)run_step(&s); /* a chunk ends at the checkpoint */
         (void)run_step(&s);
         const kvp_step step = make_step(&s);
         const uint32_t counts[] = {2, 1};
-        assert_int_equal(step.n_decoding, 2);
-        assert_int_equal(step.n_drafts, lacking ? 0 : 6);
+        assert_fields(step, n_decoding, 2, n_drafts, lacking ? 0 : 6);
         assert_int_equal(held_slots(&s), lacking ? 2 : 2 * 4);
-        for (uint32_t k = 0; k < 2 && !lacking; k++) {
+        for (uint32_t k = 0; k < 2 && !lacking; k++)
             verify(&s, &step, k, ints(2000), counts[k] - 1);
-        }
         assert_ok(
             kvp_sched_finish_drafts(s.sched, ints(2000), lacking ? NULL : counts, NULL, NULL));
         check_sched(&s);
         assert_int_equal(held_slots(&s), 2);
         assert_int_equal(sched_stats_of(&s).preemptions, 0);
-        end_sched_world(&s);
     }
 }
 
 /* max_new_tokens 4: after the first token three are left, so two drafts are of use, then one. */
 TEST(test_no_more_drafts_than_tokens_that_are_left)
 {
-    sched_world s = drafts_world(32, MOST, 0);
+    scoped_sched_world s = drafts_world(32, MOST, 0);
     (void)submit(&s, 0, 6, 4);
     (void)run_step(&s);
     assert_int_equal(drafts_of(&s), 2);
     assert_int_equal(drafts_of(&s), 1);
     assert_int_equal(drafts_of(&s), 0);
-    end_sched_world(&s);
 }
 
 /* An engine that has no drafts finishes as ever. */
 TEST(test_drafts_need_not_be_used)
 {
-    sched_world s = drafts_world(32, 5, 5);
+    scoped_sched_world s = drafts_world(32, 5, 5);
     (void)submit(&s, 0, 6, 9);
     (void)submit(&s, 50, 6, 9);
     run_until_over(&s, 2);
     assert_true(sched_stats_of(&s).draft_tokens > 0);
-    assert_int_equal(sched_stats_of(&s).accepted_tokens, 0);
-    assert_int_equal(sched_stats_of(&s).sampled_tokens, 18);
-    end_sched_world(&s);
+    assert_fields(sched_stats_of(&s), accepted_tokens, 0, sampled_tokens, 18);
 }
 
 /* A token with which the sample ends may stand behind accepted drafts. */
@@ -188,7 +175,7 @@ TEST(test_a_sample_ends_with_its_last_token)
 {
     static const uint32_t count = 3;
     static const uint8_t ended = 1;
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     (void)submit(&s, 0, 6, 12);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
@@ -198,7 +185,6 @@ TEST(test_a_sample_ends_with_its_last_token)
     assert_int_equal(end.n_ended, 1);
     assert_int_equal(end.ended[0].reason, KVP_END_STOPPED);
     assert_int_equal(end.ended[0].new_tokens, 4);
-    end_sched_world(&s);
 }
 
 /* What was accepted is in the cache, what was not is not. */
@@ -206,7 +192,7 @@ TEST(test_only_what_was_accepted_is_hit)
 {
     int32_t tokens[16];
     kvp_open_info info;
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     const kvp_request a = submit(&s, 0, 8, 20);
     (void)run_step(&s);
     (void)accept(&s, 3); /* 12 tokens are computed */
@@ -220,7 +206,6 @@ TEST(test_only_what_was_accepted_is_hit)
     prompt = prompt_of(tokens, 16);
     assert_ok(kvp_cache_match(s.w.cache, s.w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 12);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------ blocks and the budget */
@@ -228,18 +213,16 @@ TEST(test_only_what_was_accepted_is_hit)
 /* Two sequences fill all blocks. With two drafts each they would need two blocks more. */
 TEST(test_without_blocks_for_all_there_are_none)
 {
-    sched_world s = drafts_world(4, 3, 0);
+    scoped_sched_world s = drafts_world(4, 3, 0);
     (void)submit(&s, 0, 7, 4);
     (void)submit(&s, 50, 7, 4);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(step.n_drafts, 0);
+    assert_fields(step, n_decoding, 2, n_drafts, 0);
     assert_int_equal(step.drafts[0] + step.drafts[1], 0);
     assert_int_equal(step.n_preempted, 0);
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Who is swapped in decodes in the same step, without drafts. */
@@ -250,7 +233,7 @@ TEST(test_none_for_what_is_swapped_in)
     cache_config.host_blocks = 17;
     config.preempt = KVP_PREEMPT_SWAP;
     config.draft_tokens = 3;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 0, 40, 20);
     (void)run_step(&s);
     (void)run_step(&s);
@@ -272,13 +255,12 @@ TEST(test_none_for_what_is_swapped_in)
     assert_true(item_of(&step, a, 0) != NULL && item_of(&step, b, 0) == NULL);
     assert_int_equal(step.drafts[0], 3);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 /* Drafts count for the budget: 20 tokens, less 1 and 4 drafts. */
 TEST(test_drafts_count_for_the_budget)
 {
-    sched_world s = drafts_world(32, 4, 0);
+    scoped_sched_world s = drafts_world(32, 4, 0);
     (void)submit(&s, 0, 6, 12);
     (void)run_step(&s);
     const kvp_request b = submit(&s, 100, 30, 2);
@@ -286,19 +268,17 @@ TEST(test_drafts_count_for_the_budget)
     assert_int_equal(step.n_drafts, 4);
     assert_int_equal(item_of(&step, b, 0)->n_tokens, 15);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------------------- groups */
 
 TEST(test_samples_accept_equally_many)
 {
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     const kvp_request a = submit_rank(&s, 0, 6, 12, 0, 2);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(step.n_drafts, 6);
+    assert_fields(step, n_decoding, 2, n_drafts, 6);
     assert_true(sched_memory_copy(&s.memory, s.copies, s.n_copies));
     verify(&s, &step, 0, ints(2000), 1);
     verify(&s, &step, 1, ints(2002), 1);
@@ -311,7 +291,6 @@ TEST(test_samples_accept_equally_many)
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(2000), equal, NULL, NULL));
     check_sched(&s);
     expect_text(&s, a, 7, ints(2000 + 2 * (int)step.seqs[0].sample), 2);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------ what comes in between */
@@ -320,7 +299,7 @@ TEST(test_samples_accept_equally_many)
 TEST(test_a_fork_meanwhile_moves_no_draft)
 {
     static const uint32_t count = 3;
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     const kvp_request a = submit(&s, 0, 6, 12);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
@@ -332,13 +311,12 @@ TEST(test_a_fork_meanwhile_moves_no_draft)
     (void)accept(&s, 1); /* reads all that was written before */
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 12);
     assert_ok(kvp_seq_close(s.w.cache, child, NULL));
-    end_sched_world(&s);
 }
 
 TEST(test_paused_and_failed_with_drafts)
 {
     static const uint32_t count = 3;
-    sched_world s = drafts_world(32, 3, 5);
+    scoped_sched_world s = drafts_world(32, 3, 5);
     const kvp_request a = submit(&s, 0, 6, 12);
     run_to(&s, a, 7);
     kvp_step step = make_step(&s);
@@ -355,13 +333,12 @@ TEST(test_paused_and_failed_with_drafts)
     check_sched(&s);
     assert_int_equal(request_of(&s, a).preemptions, 1);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* Its results are ignored, and those of the other stand where they should. */
 TEST(test_aborted_with_drafts)
 {
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     kvp_request a, b;
     const kvp_step step = make_step_of_two(&s, &a, &b);
     const uint32_t kb = step.seqs[0].request.bits == b.bits ? 0 : 1;
@@ -369,9 +346,8 @@ TEST(test_aborted_with_drafts)
     const int32_t first[] = {5, 6, 7};
     int32_t tokens[] = {-1, -1, -1, -1, -1};
     counts[kb] = 2;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++)
         tokens[(kb == 0 ? 0 : 3) + i] = first[i];
-    }
     assert_ok(kvp_sched_abort(s.sched, a));
     verify(&s, &step, kb, first, 1);
     assert_ok(kvp_sched_finish_drafts(s.sched, tokens, counts, NULL, NULL));
@@ -379,13 +355,12 @@ TEST(test_aborted_with_drafts)
     expect_text(&s, b, 7, first, 2);
     assert_int_equal(sched_stats_of(&s).accepted_tokens, 1);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* If the caller closed one of the step's sequences, nothing is changed. */
 TEST(test_a_sequence_that_was_closed)
 {
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     kvp_request a, b;
     const kvp_step step = make_step_of_two(&s, &a, &b);
     const uint32_t counts[] = {3, 3};
@@ -398,14 +373,13 @@ TEST(test_a_sequence_that_was_closed)
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(2000), counts, NULL, NULL));
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 10);
     assert_int_equal(step.n_decoding, 2);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------------ refusals */
 
 TEST(test_refusals)
 {
-    sched_world s = drafts_world(32, 3, 0);
+    scoped_sched_world s = drafts_world(32, 3, 0);
     kvp_sched_config config = sched_config_of(4, 64);
     kvp_why why;
     config.draft_tokens = MOST + 1;
@@ -430,15 +404,13 @@ TEST(test_refusals)
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.drafts[0], 3);
-    for (uint32_t i = 1; i < 3; i++) { /* none, and one more than there were */
+    for (uint32_t i = 1; i < 3; i++) /* none, and one more than there were */
         assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, ints(0), counts + i, NULL, NULL));
-    }
     assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, NULL, counts, NULL, NULL));
     const int32_t negative[] = {3, -1};
     const uint32_t two = 2;
     assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, negative, &two, NULL, NULL));
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 /* Drafts of the scheduler are chains: a sequence that an engine gives a tree ends its request. */
@@ -450,7 +422,7 @@ TEST(test_a_tree_ends_its_request)
     kvp_sched_config config = sched_config_of(4, 16);
     config.draft_tokens = 3;
     cache_config.max_tree_tokens = 4;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 0, 6, 12);
     const kvp_request b = submit(&s, 50, 6, 12);
     (void)run_step(&s);
@@ -470,12 +442,11 @@ TEST(test_a_tree_ends_its_request)
     assert_int_equal(step.seqs[0].request.bits, b.bits);
     (void)finish_step(&s, &step);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_rings_are_for_drafts_only)
 {
-    sched_world s = drafts_world(32, 3, 20);
+    scoped_sched_world s = drafts_world(32, 3, 20);
     kvp_sched_config config = sched_config_of(4, 64);
     kvp_why why;
     config.state_rings = 1;
@@ -484,7 +455,6 @@ TEST(test_rings_are_for_drafts_only)
     assert_true(why.value == 1 && why.highest == 0);
     config.draft_tokens = 3;
     assert_ok(kvp_sched_config_check(&config, s.w.cache, &why));
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -35,9 +35,8 @@ typedef struct text {
 
 static void make_text(const sched_world *s, text *t, uint32_t common, uint32_t n, int32_t own)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         t->tokens[i] = i < common ? (int32_t)i : own + (int32_t)i;
-    }
     t->prompt = prompt_of(t->tokens, n);
     t->submission = (kvp_submission){.struct_size = sizeof(t->submission),
                                      .prompt = &t->prompt,
@@ -62,9 +61,8 @@ static uint32_t state_of(const sched_world *s, kvp_request request)
 static uint64_t count_computed(uint32_t step_tokens, uint32_t wait_for_prefix)
 {
     sched_world s = follow_world(1300, step_tokens, wait_for_prefix);
-    for (int32_t i = 0; i < 8; i++) {
+    for (int32_t i = 0; i < 8; i++)
         (void)submit_common(&s, 560, 588, 1000 * (i + 1));
-    }
     run_until_over(&s, 8);
     const kvp_sched_stats stats = sched_stats_of(&s);
     end_sched_world(&s);
@@ -77,9 +75,8 @@ TEST(test_a_cold_prefix_is_computed_once_whatever_the_budget)
     static const uint32_t budgets[] = {16, 256, 2048, 8192};
     const uint64_t least = 560 + 8 * 28 + 8 * 2;
     (void)state;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(count_computed(budgets[i], 1), least);
-    }
     assert_true(count_computed(8192, 0) > 2 * least); /* all that fit at once compute it */
 }
 
@@ -88,24 +85,22 @@ TEST(test_off_by_default)
     kvp_sched_config config;
     kvp_sched_config_init(&config);
     assert_int_equal(config.wait_for_prefix, 0);
-    sched_world s = follow_world(64, 64, 0);
+    scoped_sched_world s = follow_world(64, 64, 0);
     (void)submit(&s, 0, 12, 2);
     (void)submit(&s, 0, 12, 2);
     assert_int_equal(run_step(&s).n_admitted, 2);
     assert_int_equal(sched_stats_of(&s).followed, 0);
-    end_sched_world(&s);
 }
 
 /* b waits for a, and c for what it has in common with b, when a has computed the rest. */
 TEST(test_one_follows_another_in_turn)
 {
-    sched_world s = follow_world(64, 64, 1);
+    scoped_sched_world s = follow_world(64, 64, 1);
     (void)submit_common(&s, 16, 24, 1000);
     const kvp_request b = submit_common(&s, 32, 36, 2000);
     const kvp_request c = submit_common(&s, 32, 40, 3000);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_tokens, 24);
-    assert_int_equal(step.waited[KVP_WAIT_PREFIX], 2);
+    assert_fields(step, n_tokens, 24, waited[KVP_WAIT_PREFIX], 2);
     step = run_step(&s);
     assert_int_equal(step.n_tokens, 1 + 20);
     assert_int_equal(step.admitted[0].bits, b.bits);
@@ -113,16 +108,14 @@ TEST(test_one_follows_another_in_turn)
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_int_equal(step.n_tokens, 1 + 1 + 8);
-    assert_int_equal(sched_stats_of(&s).followed, 3);
-    assert_int_equal(sched_stats_of(&s).waited[KVP_WAIT_PREFIX], 3);
+    assert_fields(sched_stats_of(&s), followed, 3, waited[KVP_WAIT_PREFIX], 3);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* Chunks of 8: the follower is kept back until the last common unit is computed, and no longer. */
 TEST(test_kept_back_for_as_long_as_it_pays)
 {
-    sched_world s = chunk_world(64, 64, 8, 1);
+    scoped_sched_world s = chunk_world(64, 64, 8, 1);
     (void)submit_common(&s, 22, 60, 1000);
     const kvp_request b = submit_common(&s, 22, 30, 2000);
     for (uint32_t i = 0; i < 3; i++) { /* 8, 16, 24 tokens: 20 of them are whole common units */
@@ -133,7 +126,6 @@ TEST(test_kept_back_for_as_long_as_it_pays)
     assert_int_equal(sched_stats_of(&s).followed, 1);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).cached_tokens, 20);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------ what others do */
@@ -141,7 +133,7 @@ TEST(test_kept_back_for_as_long_as_it_pays)
 /* Strict order: a request that is kept back is no obstacle to others. */
 TEST(test_others_come_in_past_it)
 {
-    sched_world s = chunk_world(80, 64, 16, 1);
+    scoped_sched_world s = chunk_world(80, 64, 16, 1);
     (void)submit_common(&s, 120, 120, 0);
     const kvp_request b = submit_common(&s, 120, 124, 2000);
     for (uint32_t i = 0; i < 7; i++) {
@@ -153,7 +145,6 @@ TEST(test_others_come_in_past_it)
     }
     assert_int_equal(sched_stats_of(&s).passed_over, 0);
     run_until_over(&s, 9);
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------- what ends it */
@@ -180,29 +171,27 @@ static void expect_in(sched_world *s, kvp_request b, uint32_t cached)
 TEST(test_in_when_the_other_is_aborted)
 {
     kvp_request a, b;
-    sched_world s = half_way(&a, &b);
+    scoped_sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_abort(s.sched, a));
     expect_in(&s, b, 16);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_in_when_the_other_is_paused)
 {
     kvp_request a, b;
-    sched_world s = half_way(&a, &b);
+    scoped_sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_pause(s.sched, a));
     expect_in(&s, b, 16);
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* A step that fails sends a back; it comes in before b, which follows it anew. */
 TEST(test_again_when_the_step_failed)
 {
     kvp_request a, b;
-    sched_world s = half_way(&a, &b);
+    scoped_sched_world s = half_way(&a, &b);
     kvp_step step = make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     check_sched(&s);
@@ -213,13 +202,12 @@ TEST(test_again_when_the_step_failed)
     assert_int_equal(state_of(&s, b), KVP_REQUEST_WAITING);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).followed, 2); /* a runs anew, and is followed anew */
-    end_sched_world(&s);
 }
 
 /* The other way round: b ranks before a that was sent back, computes the rest, and a follows it. */
 TEST(test_roles_change)
 {
-    sched_world s = chunk_world(64, 64, 16, 1);
+    scoped_sched_world s = chunk_world(64, 64, 16, 1);
     text t;
     make_text(&s, &t, 60, 60, 0);
     t.submission.priority = 5;
@@ -240,14 +228,13 @@ TEST(test_roles_change)
     }
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 16);
-    end_sched_world(&s);
 }
 
 /* What is held is not followed, and what follows may be held. */
 TEST(test_holds_and_followers)
 {
     kvp_request a, b;
-    sched_world s = half_way(&a, &b);
+    scoped_sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_hold(s.sched, b, 9));
     assert_int_equal(run_step(&s).n_loading, 1);
     assert_ok(kvp_sched_release(s.sched, b));
@@ -261,7 +248,6 @@ TEST(test_holds_and_followers)
     assert_int_equal(run_step(&s).admitted[0].bits, d.bits);
     assert_ok(kvp_sched_release(s.sched, c));
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------ what prompts have in common */
@@ -319,7 +305,7 @@ TEST(test_equal_keys_are_common)
                               {.type = 1, .begin = 9, .end = 10, .n_bytes = 1, .bytes = bytes}};
     const kvp_key b_keys[] = {{.type = 1, .begin = 0, .end = 2, .n_bytes = 1, .bytes = bytes},
                               {.type = 1, .begin = 9, .end = 10, .n_bytes = 1, .bytes = bytes + 1}};
-    sched_world s = chunk_world(64, 64, 16, 1);
+    scoped_sched_world s = chunk_world(64, 64, 16, 1);
     text a, b;
     make_text(&s, &a, 40, 40, 0);
     make_text(&s, &b, 40, 40, 0);
@@ -333,7 +319,6 @@ TEST(test_equal_keys_are_common)
     assert_int_equal(step.n_admitted, 1); /* a is at 16 of 40, but 8 is all that they share */
     assert_int_equal(step.n_tokens, 16 + 16);
     assert_int_equal(sched_stats_of(&s).cached_tokens, 8);
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------- groups and samples */
@@ -346,22 +331,20 @@ TEST(test_with_windows_whole_units_are_common)
     cache_config.n_groups = 2;
     cache_config.groups[1] = (kvp_group){0, 6, 0};
     config.wait_for_prefix = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit_common(&s, 15, 20, 1000);
     (void)submit_common(&s, 15, 20, 2000);
     (void)submit_common(&s, 0, 20, 3000);
     const kvp_step first = run_step(&s);
-    assert_int_equal(first.waited[KVP_WAIT_PREFIX], 1);
-    assert_int_equal(first.n_tokens, 40);
+    assert_fields(first, waited[KVP_WAIT_PREFIX], 1, n_tokens, 40);
     assert_int_equal(run_step(&s).n_tokens, 1 + 1 + 5); /* 15 are hit */
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* All 4 samples of the first one are forked when the second one may come in. */
 TEST(test_a_group_is_followed)
 {
-    sched_world s = follow_world(128, 64, 1);
+    scoped_sched_world s = follow_world(128, 64, 1);
     (void)submit_rank(&s, 0, 40, 4, 0, 4);
     const kvp_request b = submit_rank(&s, 0, 40, 4, 0, 4);
     assert_int_equal(run_step(&s).waited[KVP_WAIT_PREFIX], 1);
@@ -369,7 +352,6 @@ TEST(test_a_group_is_followed)
     assert_int_equal(step.admitted[0].bits, b.bits);
     assert_int_equal(step.n_tokens, 4 + 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -47,15 +47,14 @@ static void hold(sched_world *s, kvp_request request, uint64_t deadline)
 {
     assert_ok(kvp_sched_hold(s->sched, request, deadline));
     check_sched(s);
-    assert_int_equal(request_of(s, request).state, KVP_REQUEST_LOADING);
-    assert_int_equal(request_of(s, request).holds_blocks, 0);
+    assert_fields(request_of(s, request), state, KVP_REQUEST_LOADING, holds_blocks, 0);
 }
 
 /* ------------------------------------------------------------------------------------ the list */
 
 TEST(test_listed_in_the_order_of_admission_until_decided)
 {
-    sched_world s = loading_world(16, 2);
+    scoped_sched_world s = loading_world(16, 2);
     kvp_request found[8];
     const kvp_request a = submit_rank(&s, 0, 8, 2, 1, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 2, 0, 1);
@@ -86,7 +85,6 @@ TEST(test_listed_in_the_order_of_admission_until_decided)
     }
     assert_int_equal(sched_stats_of(&s).skipped, 1);
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 TEST(test_no_more_are_held_than_may_be)
@@ -105,18 +103,17 @@ TEST(test_no_more_are_held_than_may_be)
     run_until_over(&s, 2);
     end_sched_world(&s);
 
-    sched_world none = loading_world(16, 0);
+    scoped_sched_world none = loading_world(16, 0);
     const kvp_request c = submit(&none, 0, 8, 2);
     assert_int_equal(list(&none, 4, found), 0);
     assert_status(KVP_E_STATE, kvp_sched_hold(none.sched, c, DUE));
     assert_status(KVP_E_STATE, kvp_sched_skip_load(none.sched, c));
     assert_int_equal(tick(&none, UINT64_MAX).n_requests, 0);
-    end_sched_world(&none);
 }
 
 TEST(test_bad_arguments)
 {
-    sched_world s = loading_world(16, 1);
+    scoped_sched_world s = loading_world(16, 1);
     kvp_request found[1];
     uint32_t n;
     const kvp_request gone = {.bits = 5};
@@ -131,7 +128,6 @@ TEST(test_bad_arguments)
     assert_status(KVP_E_HANDLE, kvp_sched_skip_load(s.sched, gone));
     assert_status(KVP_E_HANDLE, kvp_sched_release(s.sched, gone));
     assert_ok(kvp_sched_tick(s.sched, 1, NULL));
-    end_sched_world(&s);
 }
 
 /* ---------------------------------------------------------------------------- while it is held */
@@ -140,7 +136,7 @@ TEST(test_bad_arguments)
  */
 TEST(test_others_go_past_a_held_request)
 {
-    sched_world s = loading_world(8, 4);
+    scoped_sched_world s = loading_world(8, 4);
     const kvp_request runs = submit(&s, 500, 4, 20);
     (void)run_step(&s);
     const kvp_request large = submit_rank(&s, 0, 31, 1, -1, 1);
@@ -169,45 +165,38 @@ TEST(test_others_go_past_a_held_request)
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, large.bits);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* Nothing can run; nothing is lost. */
 TEST(test_a_step_in_which_all_are_held)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     const kvp_request a = submit(&s, 0, 8, 2);
     const kvp_request b = submit(&s, 100, 8, 2);
     hold(&s, b, UINT64_MAX);
     hold(&s, a, DUE);
     for (int i = 0; i < 3; i++) {
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_seqs, 0);
-        assert_int_equal(step.n_loading, 2);
+        assert_fields(step, n_seqs, 0, n_loading, 2);
     }
-    assert_int_equal(sched_stats_of(&s).loading_requests, 2);
-    assert_int_equal(sched_stats_of(&s).waiting_requests, 0);
+    assert_fields(sched_stats_of(&s), loading_requests, 2, waiting_requests, 0);
     const kvp_sched_expired none = tick(&s, DUE - 1);
-    assert_int_equal(none.n_requests, 0);
-    assert_int_equal(none.n_loading, 2);
-    assert_int_equal(none.next_deadline, DUE);
+    assert_fields(none, n_requests, 0, n_loading, 2, next_deadline, DUE);
     kvp_sched_expired expired = tick(&s, DUE);
     assert_int_equal(expired.n_requests, 1);
     assert_int_equal(expired.requests[0].bits, a.bits);
-    assert_int_equal(expired.n_loading, 1);
-    assert_int_equal(expired.next_deadline, UINT64_MAX);
+    assert_fields(expired, n_loading, 1, next_deadline, UINT64_MAX);
     assert_int_equal(tick(&s, UINT64_MAX - 1).n_requests, 0);
     expired = tick(&s, UINT64_MAX);
     assert_int_equal(expired.requests[0].bits, b.bits);
     assert_int_equal(expired.n_loading, 0);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).expired, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_a_step_that_is_out_does_not_matter)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     (void)submit(&s, 0, 8, 3);
     const kvp_step step = make_step(&s);
     const kvp_request late = submit(&s, 100, 8, 2);
@@ -220,14 +209,13 @@ TEST(test_a_step_that_is_out_does_not_matter)
     (void)finish_step(&s, &step);
     assert_int_equal(run_step(&s).n_admitted, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* ----------------------------------------------------------------------------- how a hold ends */
 
 TEST(test_expired_ones_are_told_in_rank)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     const kvp_request last = submit_rank(&s, 0, 8, 2, 5, 1);
     const kvp_request stays = submit(&s, 100, 8, 2);
     const kvp_request first = submit(&s, 200, 8, 2);
@@ -243,16 +231,14 @@ TEST(test_expired_ones_are_told_in_rank)
     assert_int_equal(request_of(&s, first).state, KVP_REQUEST_WAITING);
     assert_status(KVP_E_STATE, kvp_sched_release(s.sched, first));
     assert_status(KVP_E_STATE, kvp_sched_hold(s.sched, first, DUE));
-    end_sched_world(&s);
 }
 
 TEST(test_the_earlier_deadline_counts)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     const kvp_request own = submit_flags(&s, 0, KVP_SUBMIT_NO_STORE, 20);
     const kvp_request callers = submit_flags(&s, 100, 0, 90);
-    assert_int_equal(request_of(&s, own).flags, KVP_SUBMIT_NO_STORE);
-    assert_int_equal(request_of(&s, own).load_deadline, 20);
+    assert_fields(request_of(&s, own), flags, KVP_SUBMIT_NO_STORE, load_deadline, 20);
     hold(&s, own, 50);
     hold(&s, callers, 50);
     assert_int_equal(request_of(&s, own).load_deadline, 20);
@@ -261,12 +247,11 @@ TEST(test_the_earlier_deadline_counts)
     assert_int_equal(tick(&s, 49).n_requests, 0);
     assert_int_equal(tick(&s, 50).requests[0].bits, callers.bits);
     assert_int_equal(request_of(&s, callers).load_deadline, 90);
-    end_sched_world(&s);
 }
 
 TEST(test_abort_pause_and_resume_of_held_ones)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     kvp_request found[4];
     const kvp_request aborted = submit(&s, 0, 8, 2);
     const kvp_request paused = submit_rank(&s, 100, 8, 2, 0, 2);
@@ -289,19 +274,15 @@ TEST(test_abort_pause_and_resume_of_held_ones)
     assert_int_equal(request_of(&s, paused).state, KVP_REQUEST_WAITING);
     assert_int_equal(list(&s, 4, found), 0); /* it was decided on */
     const kvp_sched_stats stats = sched_stats_of(&s);
-    assert_int_equal(stats.held, 3);
-    assert_int_equal(stats.dropped, 2);
-    assert_int_equal(stats.expired, 1);
-    assert_int_equal(stats.aborted, 1);
+    assert_fields(stats, held, 3, dropped, 2, expired, 1, aborted, 1);
     run_until_over(&s, 2);
     hold(&s, submit(&s, 300, 8, 2), DUE); /* and ends with the scheduler */
-    end_sched_world(&s);
 }
 
 /* Its KV may have gone to a store: after a recompute it is listed again, and held again. */
 TEST(test_held_again_after_a_recompute)
 {
-    sched_world s = loading_world(16, 4);
+    scoped_sched_world s = loading_world(16, 4);
     kvp_request found[4];
     const kvp_request a = submit_rank(&s, 0, 8, 6, 0, 2);
     hold(&s, a, DUE);
@@ -319,7 +300,6 @@ TEST(test_held_again_after_a_recompute)
     assert_status(KVP_E_STATE, kvp_sched_hold(s.sched, a, DUE));
     run_until_over(&s, 1);
     assert_int_equal(sched_stats_of(&s).held, 2);
-    end_sched_world(&s);
 }
 
 /* ---------------------------------------------------------------------------- with a real load */
@@ -367,7 +347,7 @@ static uint32_t run_one_of(sched_world *s, kvp_request request)
 /* What is loaded for one is there for all, and each computes what is missing. */
 TEST(test_what_was_loaded_for_one_is_there_for_all)
 {
-    sched_world s = store_world(24, (kvp_window){0, 0});
+    scoped_sched_world s = store_world(24, (kvp_window){0, 0});
     const kvp_request one = submit(&s, 0, 24, 2);
     hold(&s, one, DUE);
     (void)run_step(&s);
@@ -378,16 +358,14 @@ TEST(test_what_was_loaded_for_one_is_there_for_all)
     assert_int_equal(run_one_of(&s, one), 20); /* with what the other has computed */
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).cached_tokens, 36);
-    end_sched_world(&s);
 }
 
 /* With a window a loaded prefix needs few blocks: what lacked many may fit now, and is tried. */
 TEST(test_a_load_makes_a_request_fit_that_was_given_up)
 {
-    sched_world s = store_world(11, (kvp_window){0, 4});
-    for (int32_t i = 0; i < 3; i++) {
+    scoped_sched_world s = store_world(11, (kvp_window){0, 4});
+    for (int32_t i = 0; i < 3; i++)
         (void)submit(&s, 500 + 100 * i, 4, 12); /* nothing is sealed or dropped soon */
-    }
     (void)run_step(&s);
     const kvp_request waits = submit(&s, 0, 40, 2);
     kvp_step step = run_step(&s);
@@ -399,7 +377,6 @@ TEST(test_a_load_makes_a_request_fit_that_was_given_up)
     load_prefix(&s, 0, 9);
     assert_int_equal(run_one_of(&s, waits), 36);
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* With a window, one unit that arrives may be all that a hit of ten units lacked. */
@@ -410,7 +387,7 @@ TEST(test_who_lacked_many_blocks_is_tried_when_one_is_loaded)
     cache_config.host_blocks = 9;
     cache_config.max_loads = 1;
     const kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     for (int32_t i = 0; i < 3; i++)
         (void)submit(&s, 100 * i, 5, 20);
     (void)run_step(&s);
@@ -424,7 +401,6 @@ TEST(test_who_lacked_many_blocks_is_tried_when_one_is_loaded)
     assert_ok(kvp_load_done(s.w.cache, load.number, (const uint8_t[]){1}, 1, NULL));
     const kvp_step step = run_step(&s);
     assert_non_null(item_of(&step, late, 0));
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

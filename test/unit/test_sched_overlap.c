@@ -24,29 +24,25 @@ static void end_own(sched_world *s, uint64_t step)
 TEST(test_life_of_a_victim)
 {
     for (uint32_t preempt = KVP_PREEMPT_RECOMPUTE; preempt <= KVP_PREEMPT_SWAP; preempt++) {
-        sched_world s = overlapped_world(4, preempt, 0);
-        kvp_request a;
-        kvp_request b;
+        scoped_sched_world s = overlapped_world(4, preempt, 0);
+        kvp_request a, b;
         start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_preempted + step.n_swapped_out, 1);
         run_until_over(&s, 2);
         assert_int_equal(sched_stats_of(&s).preemptions, 1);
-        end_sched_world(&s);
     }
 }
 
 /* An abort parks what the next step needs: nobody is preempted for it. */
 TEST(test_nobody_gives_way_for_parked_blocks)
 {
-    sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     const kvp_request c = submit(&s, 200, 7, 8);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s); /* a and b take the last two, and fill them */
-    }
     assert_int_equal(request_of(&s, c).state, KVP_REQUEST_WAITING);
     assert_int_equal(stats_of(&s.w).held_blocks, 6);
     const uint64_t own = begin_own(&s);
@@ -54,8 +50,7 @@ TEST(test_nobody_gives_way_for_parked_blocks)
     assert_ok(kvp_sched_abort(s.sched, b)); /* three blocks are parked */
     kvp_step step = run_step(&s);           /* a needs one */
     assert_int_equal(stats_of(&s.w).parked_blocks, 3);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     assert_int_equal(step.n_preempted + step.n_swapped_out, 0);
     assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 2);
     end_own(&s, own);
@@ -65,26 +60,23 @@ TEST(test_nobody_gives_way_for_parked_blocks)
     assert_null(item_of(&step, d, 0));
     (void)finish_step(&s, &step);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* When they do not suffice, somebody does, and what that gives up is parked, too. */
 TEST(test_parked_blocks_do_not_suffice)
 {
-    sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
+    scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     const kvp_request a = submit_rank(&s, 1, 4, 8, 0, 2);
     const kvp_request b = submit(&s, 100, 8, 12);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s); /* three blocks each, all full */
-    }
     assert_int_equal(stats_of(&s.w).held_blocks, 6);
     const uint64_t own = begin_own(&s);
     kvp_step step = run_step(&s); /* both samples of a need one */
     assert_int_equal(step.n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(stats_of(&s.w).parked_blocks, 3);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     end_own(&s, own);
     step = make_step(&s);
     assert_int_equal(step.n_decoding, 2);
@@ -92,14 +84,13 @@ TEST(test_parked_blocks_do_not_suffice)
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 /* Nothing is held, everything is parked: who needs it waits, however often it is tried. The
  * watermark does not count then. */
 TEST(test_nobody_is_hopeless)
 {
-    sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0.34); /* two blocks */
+    scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0.34); /* two blocks */
     const kvp_request a = submit(&s, 1, 14, 9);
     (void)run_step(&s);
     const uint64_t own = begin_own(&s);
@@ -110,36 +101,31 @@ TEST(test_nobody_is_hopeless)
     assert_int_equal(stats_of(&s.w).held_blocks, 0);
     for (int i = 0; i < 3; i++) {
         step = run_step(&s);
-        assert_int_equal(step.n_seqs, 0);
-        assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+        assert_fields(step, n_seqs, 0, waited[KVP_WAIT_BLOCKS], 1);
     }
     end_own(&s, own);
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_paused_is_left_alone)
 {
-    sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
     assert_ok(kvp_sched_abort(s.sched, a));
     const kvp_request c = submit(&s, 200, 16, 4); /* 4 of 2, and two are parked */
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_out, 0, waited[KVP_WAIT_BLOCKS], 1);
     end_own(&s, own);
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_int_equal(request_of(&s, b).preemptions, 0);
     assert_ok(kvp_sched_resume(s.sched, b));
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Blocks that were given up ahead of need are on their way: nobody else goes for them. */
@@ -151,10 +137,9 @@ TEST(test_ahead_counts_parked_blocks)
     cache_config.host_blocks = 33;
     cache_config.watermark = 0.3;
     config.swap_ahead = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
-    for (int32_t i = 0; i < 3; i++) {
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
+    for (int32_t i = 0; i < 3; i++)
         (void)submit(&s, 1 + 100 * i, 8, 12);
-    }
     (void)run_step(&s);
     (void)run_step(&s); /* 9 are held */
     const uint64_t own = begin_own(&s);
@@ -163,14 +148,13 @@ TEST(test_ahead_counts_parked_blocks)
     assert_int_equal(run_step(&s).n_swapped_out, 0);
     end_own(&s, own);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* A copy that must wait for steps that are out: left out, nothing else. (The caller has taken back
  * a token behind the scheduler's back, and shares the block it was in.) */
 TEST(test_in_flight_is_left_out)
 {
-    sched_world s = overlapped_world(8, KVP_PREEMPT_SWAP, 0);
+    scoped_sched_world s = overlapped_world(8, KVP_PREEMPT_SWAP, 0);
     s.reads_kv = 0;
     const kvp_request a = submit(&s, 1, 6, 8);
     const kvp_request b = submit(&s, 100, 6, 8);
@@ -191,15 +175,13 @@ TEST(test_in_flight_is_left_out)
     assert_ok(kvp_sched_abort(s.sched, a));
     (void)close_seq(&s.w, fork);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* A step fails with its plan: who went to the host by it has lost its KV, and computes it anew. */
 TEST(test_failed_plan)
 {
-    sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_swapped_out, 1);
@@ -216,15 +198,13 @@ TEST(test_failed_plan)
     assert_int_equal(stats_of(&s.w).host_held_blocks, 0);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 16);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Who went there by an earlier step has it. */
 TEST(test_failed_step_of_others)
 {
-    sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_swapped_out, 1);
     (void)make_step(&s);
@@ -236,7 +216,6 @@ TEST(test_failed_step_of_others)
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Begin a step of the caller's own that has so many copies. */
@@ -252,7 +231,7 @@ static uint64_t begin_copies(sched_world *s, uint32_t n_expected)
  * needs far less than when it was tried: a copy counts from when its step has taken effect. */
 TEST(test_what_arrives_is_hoped_for)
 {
-    sched_world s = overlapped_world(10, KVP_PREEMPT_SWAP, 0);
+    scoped_sched_world s = overlapped_world(10, KVP_PREEMPT_SWAP, 0);
     s.reads_kv = 0; /* the caller's own sequences are not computed */
     const kvp_seq x = open_done(&s.w, ints(1), 24);
     assert_ok(kvp_seq_swap_out(s.w.cache, &x, 1, NULL));
@@ -262,9 +241,8 @@ TEST(test_what_arrives_is_hoped_for)
     assert_ok(kvp_seq_swap_in(s.w.cache, &x, 1, 0, NULL));
     const uint64_t own = begin_copies(&s, 6);
     const kvp_request r = submit(&s, 1, 24, 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_int_equal(run_step(&s).waited[KVP_WAIT_BLOCKS], 1);
-    }
     end_own(&s, own);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 1);
@@ -272,7 +250,6 @@ TEST(test_what_arrives_is_hoped_for)
     (void)finish_step(&s, &step);
     (void)close_seq(&s.w, x);
     (void)close_seq(&s.w, z);
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

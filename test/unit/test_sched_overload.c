@@ -20,11 +20,9 @@ static void submit_random(struct load *load)
 
 static int is_in(const kvp_request *requests, uint32_t n, kvp_request request)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (requests[i].bits == request.bits) {
+    for (uint32_t i = 0; i < n; i++)
+        if (requests[i].bits == request.bits)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -41,9 +39,8 @@ static void run_load_step(struct load *load)
     }
     if (step.n_seqs > 0) {
         int32_t tokens[16];
-        for (uint32_t i = 0; i < step.n_sampled; i++) {
+        for (uint32_t i = 0; i < step.n_sampled; i++)
             tokens[i] = (int32_t)draw(&load->random, 5);
-        }
         run_work(&load->s, &step);
         assert_ok(kvp_sched_finish(load->s.sched, tokens, NULL, NULL));
     }
@@ -69,9 +66,8 @@ static void overload(uint32_t steps, uint32_t preempt, uint32_t host_usable)
     load.s.reads_kv = 1;
     uint32_t n_steps = 0;
     for (; n_steps < 3000; n_steps++) {
-        while (sched_stats_of(&load.s).waiting_requests < 20) {
+        while (sched_stats_of(&load.s).waiting_requests < 20)
             submit_random(&load);
-        }
         run_load_step(&load);
     }
     while (sched_stats_of(&load.s).ended < load.n_submitted) {

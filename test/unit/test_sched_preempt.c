@@ -12,44 +12,36 @@ static void start_two(sched_world *s, kvp_request *a, kvp_request *b, int32_t pr
 
 TEST(test_latest_is_preempted)
 {
-    sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = small_sched_world(4);
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
-    assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
-    assert_int_equal(request_of(&s, b).preemptions, 1);
+    assert_fields(step, n_seqs, 1, waited[KVP_WAIT_PREEMPTION], 1);
+    assert_fields(request_of(&s, b), state, KVP_REQUEST_WAITING, preemptions, 1);
     assert_int_equal(sample_of(&s, b, 0).n_tokens, 9); /* what it generated is kept */
     assert_int_equal(sched_stats_of(&s).lost_tokens, 8);
     (void)finish_step(&s, &step);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
-    end_sched_world(&s);
 }
 
 TEST(test_lower_priority_is_preempted_first)
 {
-    sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = small_sched_world(4);
+    kvp_request a, b;
     start_two(&s, &a, &b, 3); /* arrived first, but matters less */
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* What was sealed is hit when a victim comes back. */
 TEST(test_recompute_hits_the_cache)
 {
-    sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = small_sched_world(4);
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     kvp_step step = run_step(&s); /* a takes the end of b's prompt */
     assert_int_equal(step.preempted[0].bits, b.bits);
@@ -59,7 +51,6 @@ TEST(test_recompute_hits_the_cache)
     assert_int_equal(step.seqs[0].begin, 4); /* the prompt's first block is cached */
     assert_int_equal(step.n_tokens, 5);
     assert_int_equal(step.tokens[4], 1001); /* generated before */
-    end_sched_world(&s);
 }
 
 /* With the learned policy a request that comes back counts as one use. */
@@ -68,18 +59,15 @@ TEST(test_a_preemption_is_no_use)
     kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = sched_config_of(8, 64);
     cache_config.policy = KVP_POLICY_LEARNED;
-    sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(stats_of(&s.w).references, 0);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
     assert_int_equal(stats_of(&s.w).references, 2 * 3); /* 8 + 7 computed tokens: 3 full blocks */
-    end_sched_world(&s);
 }
 
 /* What it had generated is output still, for the learned policy. */
@@ -89,17 +77,14 @@ TEST(test_a_prompt_ends_where_it_did)
         kvp_config cache_config = config_of(4, 4, 4);
         const kvp_sched_config config = sched_config_of(8, 64);
         cache_config.policy = policy;
-        sched_world s = make_sched_world(&cache_config, &config);
-        kvp_request a;
-        kvp_request b;
+        scoped_sched_world s = make_sched_world(&cache_config, &config);
+        kvp_request a, b;
         start_two(&s, &a, &b, 0);
         assert_int_equal(run_step(&s).preempted[0].bits, b.bits);
         assert_ok(kvp_sched_abort(s.sched, a));
         assert_int_equal(run_step(&s).n_admitted, 1);
         const kvp_seq_info info = info_of(&s.w, sample_of(&s, b, 0).seq);
-        assert_int_equal(info.n_tokens, 9);
-        assert_int_equal(info.prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
-        end_sched_world(&s);
+        assert_fields(info, n_tokens, 9, prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
     }
 }
 
@@ -116,11 +101,10 @@ static sched_world windowed_world(uint32_t usable)
 /* Back from a recompute, samples are forked at the prompt's end before the window passes it. */
 TEST(test_samples_come_back_behind_a_window)
 {
-    sched_world s = windowed_world(60);
+    scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         (void)run_step(&s);
-    }
     const uint32_t known = sample_of(&s, a, 0).n_tokens;
     assert_int_equal(known, 22);
     kvp_step step = make_step(&s);
@@ -131,29 +115,24 @@ TEST(test_samples_come_back_behind_a_window)
     assert_int_equal(step.n_ended, 0);
     assert_int_equal(step.n_seqs, 1); /* the trunk, to the prompt's end */
     assert_int_equal(step.seqs[0].begin + step.seqs[0].n_tokens, 10);
-    assert_int_equal(step.n_sampled, 0);
-    assert_int_equal(step.n_tokens, 10 - 8);
+    assert_fields(step, n_sampled, 0, n_tokens, 10 - 8);
     step = make_step(&s); /* all catch up */
     assert_int_equal(step.n_seqs, 3);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(item_of(&step, a, i)->begin, 10);
-        assert_int_equal(item_of(&step, a, i)->n_tokens, known - 1 - 10);
-    }
+    for (uint32_t i = 0; i < 3; i++)
+        assert_fields(*item_of(&step, a, i), begin, 10, n_tokens, known - 1 - 10);
     (void)finish_step(&s, &step);
     step = run_step(&s);
     assert_int_equal(step.n_decoding, 3);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* What the trunk will need after the fork is promised, too: nobody comes in into it. */
 TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
 {
-    sched_world s = windowed_world(60);
+    scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         (void)run_step(&s);
-    }
     kvp_step step = make_step(&s);
     run_work(&s, &step);
     assert_ok(kvp_sched_fail(s.sched));
@@ -164,13 +143,12 @@ TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
     (void)finish_step(&s, &step);
     assert_int_equal(sched_stats_of(&s).promised_blocks, 0);
     assert_ok(kvp_sched_abort(s.sched, a));
-    end_sched_world(&s);
 }
 
 /* The last in rank shares every block: preempting it would release nothing. */
 TEST(test_no_victim_that_releases_nothing)
 {
-    sched_world s = small_sched_world(5);
+    scoped_sched_world s = small_sched_world(5);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
     kvp_step step = make_step(&s);
@@ -181,43 +159,38 @@ TEST(test_no_victim_that_releases_nothing)
     assert_int_equal(step.n_admitted, 1);
     assert_ok(kvp_sched_resume(s.sched, b));
     step = make_step(&s); /* b and c need a block each */
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_left_out, 2);
+    assert_fields(step, n_preempted, 0, n_left_out, 2);
     assert_non_null(item_of(&step, a, 0));
     (void)finish_step(&s, &step);
-    for (int i = 0; i < 4 && step.n_preempted == 0; i++) {
+    for (int i = 0; i < 4 && step.n_preempted == 0; i++)
         step = run_step(&s); /* until a needs a block: b's, since c's are a's */
-    }
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
     assert_int_equal(request_of(&s, c).preemptions, 0);
-    end_sched_world(&s);
 }
 
 /* A block that only samples of the victim share is released with it. */
 TEST(test_group_releases_what_it_shares)
 {
-    sched_world s = small_sched_world(6);
+    scoped_sched_world s = small_sched_world(6);
     (void)submit(&s, 1, 1, 8);
     const kvp_request a = submit(&s, 100, 7, 8);
     const kvp_request group = submit_rank(&s, 200, 8, 4, 0, 2); /* two blocks, both shared */
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL); /* the sixth block */
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_preempted, 0);
+    assert_fields(step, n_left_out, 1, n_preempted, 0);
     step = run_step(&s); /* a needs a block, and is not the first in rank */
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, group.bits);
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
     (void)close_seq(&s.w, mine);
-    end_sched_world(&s);
 }
 
 /* Only together do victims release anything; the first in rank goes on all the same. */
 TEST(test_first_in_rank_always_goes_on)
 {
-    sched_world s = small_sched_world(5);
+    scoped_sched_world s = small_sched_world(5);
     leave_cached(&s.w, ints(100), 8);
     const kvp_request a = submit(&s, 1, 8, 8); /* 2 blocks, 4 in the end */
     const kvp_request b = submit(&s, 100, 8, 4);
@@ -227,27 +200,23 @@ TEST(test_first_in_rank_always_goes_on)
     assert_int_equal(stats_of(&s.w).held_blocks, 4);
     for (int i = 0; i < 4; i++) {
         step = run_step(&s); /* a has taken the fifth */
-        assert_int_equal(step.n_preempted, 0);
-        assert_int_equal(step.n_left_out, 2);
+        assert_fields(step, n_preempted, 0, n_left_out, 2);
     }
     step = run_step(&s);
     assert_int_equal(step.n_preempted, 2);
     assert_int_equal(step.preempted[0].bits, c.bits);
     assert_int_equal(step.preempted[1].bits, b.bits);
     assert_int_equal(step.seqs[0].request.bits, a.bits);
-    while (sched_stats_of(&s).ended < 3) {
+    while (sched_stats_of(&s).ended < 3)
         (void)run_step(&s);
-    }
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- pause */
 
 TEST(test_paused_is_first_victim)
 {
-    sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = small_sched_world(4);
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     assert_ok(kvp_sched_pause(s.sched, a));
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -265,30 +234,26 @@ TEST(test_paused_is_first_victim)
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_WAITING);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
-    end_sched_world(&s);
 }
 
 TEST(test_paused_makes_room_for_waiting)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     const kvp_request a = submit(&s, 1, 12, 4);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a));
     const kvp_request b = submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_preempted, 1, n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, b.bits);
-    end_sched_world(&s);
 }
 
 /* Two paused requests hold the same blocks: neither releases any without the other. */
 TEST(test_paused_make_room_together)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     leave_cached(&s.w, ints(1), 12);
     const kvp_request a = submit(&s, 1, 12, 4);
     const kvp_request b = submit(&s, 1, 12, 4);
@@ -297,9 +262,7 @@ TEST(test_paused_make_room_together)
     assert_ok(kvp_sched_pause(s.sched, b));
     (void)submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 2);
-    assert_int_equal(step.n_admitted, 1);
-    end_sched_world(&s);
+    assert_fields(step, n_preempted, 2, n_admitted, 1);
 }
 
 /* It gives up its place of max_running, even if no block comes with it. */
@@ -307,7 +270,7 @@ TEST(test_paused_gives_up_its_place)
 {
     const kvp_config cache_config = config_of(4, 4, 16);
     const kvp_sched_config config = sched_config_of(2, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     leave_cached(&s.w, ints(1), 12);
     const kvp_request a = submit(&s, 1, 12, 4);
     (void)submit(&s, 1, 12, 4);
@@ -315,14 +278,12 @@ TEST(test_paused_gives_up_its_place)
     assert_ok(kvp_sched_pause(s.sched, a)); /* all its blocks are the other's as well */
     (void)submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
-    end_sched_world(&s);
+    assert_fields(step, n_preempted, 1, n_admitted, 1);
 }
 
 TEST(test_paused_goes_on_where_it_was)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     kvp_step step = make_step(&s);
@@ -340,12 +301,11 @@ TEST(test_paused_goes_on_where_it_was)
     (void)finish_step(&s, &step);
     step = make_step(&s);
     assert_int_equal(step.seqs[0].begin, 10);
-    end_sched_world(&s);
 }
 
 TEST(test_waiting_can_be_paused)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -355,7 +315,6 @@ TEST(test_waiting_can_be_paused)
     assert_ok(kvp_sched_resume(s.sched, a));
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* ----------------------------------------------------------------------- grown, abort, failure */
@@ -366,7 +325,7 @@ TEST(test_grown_request_finishes)
     kvp_config cache_config = config_of(4, 4, 8);
     cache_config.watermark = 0.5;
     const kvp_sched_config config = sched_config_of(4, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 100, 4, 28, 1, 1); /* 8 blocks in the end */
     run_to(&s, a, 25);                                       /* 6 blocks: more than 4 */
     (void)submit_rank(&s, 1, 4, 12, 0, 1);
@@ -377,20 +336,17 @@ TEST(test_grown_request_finishes)
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1); /* the other one */
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
-    end_sched_world(&s);
 }
 
 TEST(test_abort_returns_every_block)
 {
     for (uint32_t when = 0; when < 8; when++) {
-        sched_world s = small_sched_world(32);
+        scoped_sched_world s = small_sched_world(32);
         const kvp_request r = submit_rank(&s, 1, 10, 8, 0, 3);
-        for (uint32_t i = 0; i < when / 2; i++) {
+        for (uint32_t i = 0; i < when / 2; i++)
             (void)run_step(&s);
-        }
         const kvp_step step = when % 2 ? make_step(&s) : (kvp_step){0};
         assert_ok(kvp_sched_abort(s.sched, r));
         check_sched(&s);
@@ -398,13 +354,12 @@ TEST(test_abort_returns_every_block)
         assert_int_equal(sched_stats_of(&s).reserved_pages, 0);
         (void)finish_step(&s, &step);
         assert_int_equal(make_step(&s).n_seqs, 0);
-        end_sched_world(&s);
     }
 }
 
 TEST(test_failed_step_leaves_nothing)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     (void)submit(&s, 100, 8, 8);
@@ -417,23 +372,20 @@ TEST(test_failed_step_leaves_nothing)
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 2);
     assert_int_equal(item_of(&step, a, 0)->begin, 8);
-    end_sched_world(&s);
 }
 
 /* Sequences that the caller holds leave no room, for a while: requests wait, none is lost. */
 TEST(test_outside_holder)
 {
-    sched_world s = small_sched_world(6);
+    scoped_sched_world s = small_sched_world(6);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 16, NULL);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     (void)close_seq(&s.w, mine);
     step = make_step(&s);
     assert_int_equal(step.seqs[0].request.bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------------ overload */
@@ -456,17 +408,14 @@ static void run_load_step(struct load *load)
     kvp_copy copies[64];
     (void)take_plan(&load->s.w, copies, 64);
     assert_ok(kvp_sched_step(load->s.sched, &step));
-    for (uint32_t i = 0; i < step.n_preempted; i++) {
-        for (uint32_t j = 0; j < step.n_admitted; j++) {
+    for (uint32_t i = 0; i < step.n_preempted; i++)
+        for (uint32_t j = 0; j < step.n_admitted; j++)
             assert_true(step.preempted[i].bits != step.admitted[j].bits);
-        }
-    }
     load->n_preempted += step.n_preempted;
     if (step.n_seqs > 0) {
         int32_t tokens[16];
-        for (uint32_t i = 0; i < step.n_sampled; i++) {
+        for (uint32_t i = 0; i < step.n_sampled; i++)
             tokens[i] = (int32_t)draw(&load->random, 5);
-        }
         assert_ok(kvp_sched_finish(load->s.sched, tokens, NULL, NULL));
     }
 }
@@ -485,13 +434,11 @@ TEST(test_overload_finishes)
     struct load load = {.s = make_sched_world(&cache_config, &config), .random = 5};
     uint32_t n_steps = 0;
     for (; n_steps < 20000; n_steps++) {
-        while (sched_stats_of(&load.s).waiting_requests < 20) {
+        while (sched_stats_of(&load.s).waiting_requests < 20)
             submit_random(&load);
-        }
         run_load_step(&load);
-        if (n_steps % 50 == 0) {
+        if (n_steps % 50 == 0)
             check_sched(&load.s);
-        }
     }
     while (sched_stats_of(&load.s).ended < load.n_submitted) {
         assert_true(n_steps++ < 40000);

@@ -25,9 +25,8 @@ static uint32_t slow_after(const struct kvpi_rank *rank)
     uint32_t best = KVPI_QUEUE_NONE;
     for (uint32_t i = 0; i < N; i++) {
         const int is_after = rank == NULL || kvpi_rank_before(rank, &elements[i].rank);
-        if (elements[i].is_in && is_after && is_better(i, best)) {
+        if (elements[i].is_in && is_after && is_better(i, best))
             best = i;
-        }
     }
     return best;
 }
@@ -37,9 +36,8 @@ static uint32_t slow_before(const struct kvpi_rank *rank)
     uint32_t best = KVPI_QUEUE_NONE;
     for (uint32_t i = 0; i < N; i++) {
         const int is_before = rank == NULL || kvpi_rank_before(&elements[i].rank, rank);
-        if (elements[i].is_in && is_before && (best == KVPI_QUEUE_NONE || !is_better(i, best))) {
+        if (elements[i].is_in && is_before && (best == KVPI_QUEUE_NONE || !is_better(i, best)))
             best = i;
-        }
     }
     return best;
 }
@@ -47,8 +45,7 @@ static uint32_t slow_before(const struct kvpi_rank *rank)
 TEST(test_queue_is_a_sorted_list)
 {
     struct kvpi_queue queue = {elements, sizeof *elements, KVPI_QUEUE_NONE, 0};
-    uint64_t random = 3;
-    uint64_t arrival = 0;
+    uint64_t random = 3, arrival = 0;
     uint32_t n = 0;
     memset(elements, 0, sizeof elements);
     for (int i = 0; i < 20000; i++) {
@@ -92,28 +89,23 @@ static void grow(struct kvpi_pages *pages, struct text *text, uint64_t *random)
 {
     uint32_t n = draw(random, 200);
     const uint32_t have = text->chain.n_tokens;
-    if (have + n > MAX_CHAIN || pages_for(have + n) - pages_for(have) > pages->n_free) {
+    if (have + n > MAX_CHAIN || pages_for(have + n) - pages_for(have) > pages->n_free)
         return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         text->tokens[have + i] = (int32_t)draw(random, 1000000);
-    }
-    if (n < 3) {
-        for (uint32_t i = 0; i < n; i++) {
+    if (n < 3)
+        for (uint32_t i = 0; i < n; i++)
             kvpi_pages_append(pages, &text->chain, text->tokens[have + i]);
-        }
-    } else {
+    else
         kvpi_pages_append_many(pages, &text->chain, text->tokens + have, n);
-    }
 }
 
 static void compare(struct kvpi_pages *pages, struct text *text, uint64_t *random)
 {
     int32_t read[MAX_CHAIN];
     const uint32_t n_tokens = text->chain.n_tokens;
-    if (n_tokens == 0) {
+    if (n_tokens == 0)
         return;
-    }
     const uint32_t from = draw(random, n_tokens);
     const uint32_t n = 1 + draw(random, n_tokens - from);
     kvpi_pages_read(pages, &text->chain, &text->cursor, from, n, read);
@@ -139,9 +131,8 @@ TEST(test_pages_hold_what_was_appended)
         }
         compare(&pages, &texts[draw(&random, N_CHAINS)], &random);
         uint32_t n_used = 0;
-        for (int j = 0; j < N_CHAINS; j++) {
+        for (int j = 0; j < N_CHAINS; j++)
             n_used += pages_for(texts[j].chain.n_tokens);
-        }
         assert_int_equal(pages.n_free, N_PAGES - n_used);
     }
 }

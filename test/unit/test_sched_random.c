@@ -34,9 +34,8 @@ TEST(test_random_calls)
     signal(SIGABRT, leave_input);
     for (long i = 0; i < n_inputs; i++) {
         n_bytes = 100 + draw(&random, MAX_BYTES - 100);
-        for (size_t j = 0; j < n_bytes; j++) {
+        for (size_t j = 0; j < n_bytes; j++)
             bytes[j] = (uint8_t)draw(&random, 256);
-        }
         assert_int_equal(LLVMFuzzerTestOneInput(bytes, n_bytes), 0);
     }
 }

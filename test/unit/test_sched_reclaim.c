@@ -11,9 +11,8 @@ static sched_world full_world(uint32_t usable, uint32_t target, uint32_t max_run
     kvp_sched_config config = sched_config_of(max_running, 4096);
     config.free_target = target;
     sched_world s = make_sched_world(&cache_config, &config);
-    for (uint32_t i = 0; i < usable; i += 8) {
+    for (uint32_t i = 0; i < usable; i += 8)
         leave_cached(&s.w, ints(1500 + 4 * (int32_t)i), 32);
-    }
     return s;
 }
 
@@ -32,7 +31,7 @@ static uint64_t evicted_by(const sched_world *s)
 
 TEST(test_sequences_that_fill_their_block)
 {
-    sched_world s = full_world(640, 10, 8);
+    scoped_sched_world s = full_world(640, 10, 8);
     (void)submit(&s, 100, 8, 9); /* goes on with a new block */
     (void)submit(&s, 300, 4, 9); /* likewise */
     (void)submit(&s, 500, 7, 9); /* has room */
@@ -55,12 +54,11 @@ TEST(test_sequences_that_fill_their_block)
     assert_int_equal(evicted_by(&s), before + 1);
     assert_int_equal(stats_of(&s.w).free_blocks, 0);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 TEST(test_who_comes_in_next)
 {
-    sched_world s = full_world(640, 10, 2);
+    scoped_sched_world s = full_world(640, 10, 2);
     (void)submit(&s, 100, 5, 9);
     kvp_step step = make_step(&s);
     (void)submit(&s, 300, 9, 9);
@@ -72,39 +70,35 @@ TEST(test_who_comes_in_next)
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(evicted_by(&s), before);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 TEST(test_no_more_than_the_target)
 {
-    sched_world s = full_world(640, 10, 8);
+    scoped_sched_world s = full_world(640, 10, 8);
     (void)submit(&s, 100, 5, 9);
     const kvp_step step = make_step(&s);
     (void)submit(&s, 300, 100, 9);
     assert_int_equal(reclaim(&s), 10);
     assert_int_equal(reclaim(&s), 0);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 TEST(test_none_for_who_does_not_fit)
 {
-    sched_world s = full_world(64, 1, 8);
+    scoped_sched_world s = full_world(64, 1, 8);
     (void)submit(&s, 100, 7, 9);
     (void)submit(&s, 300, 200, 9);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 2);
     (void)submit(&s, 500, 60, 9); /* 12 blocks are left, and it needs 15 */
-    assert_int_equal(stats_of(&s.w).cached_blocks, 12);
-    assert_int_equal(stats_of(&s.w).free_blocks, 0);
+    assert_fields(stats_of(&s.w), cached_blocks, 12, free_blocks, 0);
     assert_int_equal(reclaim(&s), 1); /* for the second one's next block */
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 TEST(test_only_while_a_step_is_out)
 {
-    sched_world s = full_world(64, 1, 8);
+    scoped_sched_world s = full_world(64, 1, 8);
     uint32_t n = 77;
     assert_status(KVP_E_ARG, kvp_sched_reclaim(NULL, &n));
     assert_status(KVP_E_STATE, kvp_sched_reclaim(s.sched, &n));
@@ -115,7 +109,6 @@ TEST(test_only_while_a_step_is_out)
     assert_int_equal(stats_of(&s.w).free_blocks, 1);
     (void)finish_step(&s, &step);
     assert_status(KVP_E_STATE, kvp_sched_reclaim(s.sched, &n));
-    end_sched_world(&s);
 }
 
 TEST(test_off_by_default)
@@ -123,13 +116,12 @@ TEST(test_off_by_default)
     kvp_sched_config config;
     kvp_sched_config_init(&config);
     assert_int_equal(config.free_target, 0);
-    sched_world s = full_world(64, 0, 8);
+    scoped_sched_world s = full_world(64, 0, 8);
     (void)submit(&s, 100, 4, 9);
     const kvp_step step = make_step(&s);
     assert_int_equal(reclaim(&s), 0);
     (void)finish_step(&s, &step);
     assert_int_equal(stats_of(&s.w).free_blocks, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_the_largest_target)
@@ -137,7 +129,7 @@ TEST(test_the_largest_target)
     static const uint32_t pools[][2] = {{1, 1}, {64, 1}, {65, 2}, {6400, 100}};
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
         const kvp_config cache_config = config_of(4, 4, pools[i][0]);
-        world w = make_world(&cache_config);
+        scoped_world w = make_world(&cache_config);
         kvp_sched_config config = sched_config_of(4, 64);
         kvp_why why;
         config.free_target = pools[i][1];
@@ -145,7 +137,6 @@ TEST(test_the_largest_target)
         config.free_target++;
         assert_status(KVP_E_ARG, kvp_sched_config_check(&config, w.cache, &why));
         assert_string_equal(why.field, "free_target");
-        end_world(&w);
     }
 }
 

@@ -19,9 +19,8 @@ static sched_world states_world(uint32_t usable_slots, uint32_t wait_for_prefix)
 static kvp_request submit_branch(sched_world *s, uint32_t common, uint32_t n, int32_t own)
 {
     int32_t tokens[64];
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = (int32_t)i + (i < common ? 0 : own);
-    }
     const kvp_prompt prompt = prompt_of(tokens, n);
     const kvp_submission submission = {
         .struct_size = sizeof(submission), .prompt = &prompt, .ns = s->w.ns, .max_new_tokens = 3};
@@ -34,8 +33,7 @@ static kvp_step run_chunk(sched_world *s, kvp_request request, uint32_t begin, u
     const kvp_step step = make_step(s);
     const kvp_step_seq *item = item_of(&step, request, 0);
     assert_non_null(item);
-    assert_int_equal(item->begin, begin);
-    assert_int_equal(item->n_tokens, n);
+    assert_fields(*item, begin, begin, n_tokens, n);
     (void)finish_step(s, &step);
     return step;
 }
@@ -44,7 +42,7 @@ static kvp_step run_chunk(sched_world *s, kvp_request request, uint32_t begin, u
 
 TEST(test_a_prompt_stops_at_its_last_unit_and_is_hit_there)
 {
-    sched_world s = states_world(8, 0);
+    scoped_sched_world s = states_world(8, 0);
     const kvp_request a = submit(&s, 0, 10, 3);
     kvp_step step = run_chunk(&s, a, 0, 8);
     assert_int_equal(step.n_sampled, 0);
@@ -54,17 +52,15 @@ TEST(test_a_prompt_stops_at_its_last_unit_and_is_hit_there)
     const kvp_request b = submit(&s, 0, 10, 3);
     (void)run_chunk(&s, b, 8, 2);
     run_until_over(&s, 2);
-    assert_int_equal(slots_of(&s.w).made, 1);
-    assert_int_equal(slots_of(&s.w).hits, 1);
+    assert_fields(slots_of(&s.w), made, 1, hits, 1);
     assert_int_equal(sched_stats_of(&s).checkpoints, 1);
     assert_int_equal(slots_of(&s.w).held_slots, 0);
-    end_sched_world(&s);
 }
 
 /* The second prompt leaves the path of the first, and leaves a state there for the third. */
 TEST(test_the_second_prompt_stops_at_the_branch)
 {
-    sched_world s = states_world(12, 0);
+    scoped_sched_world s = states_world(12, 0);
     (void)submit_branch(&s, 8, 22, 100);
     run_until_over(&s, 1);
     const kvp_request b = submit_branch(&s, 8, 22, 200);
@@ -74,7 +70,6 @@ TEST(test_the_second_prompt_stops_at_the_branch)
     const kvp_request c = submit_branch(&s, 8, 22, 300);
     (void)run_chunk(&s, c, 8, 12);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 TEST(test_a_short_chunk_reaches_no_place)
@@ -83,26 +78,24 @@ TEST(test_a_short_chunk_reaches_no_place)
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.state_slots = 9;
     config.chunk_tokens = 3;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 0, 10, 1);
     const uint32_t ends[] = {3, 6, 8, 10};
     for (uint32_t i = 0; i < 4; i++) {
         (void)run_chunk(&s, a, i == 0 ? 0 : ends[i - 1], ends[i] - (i == 0 ? 0 : ends[i - 1]));
         assert_int_equal(slots_of(&s.w).made, i >= 2);
     }
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------------------- slots */
 
 TEST(test_slots_of_samples_are_promised)
 {
-    sched_world s = states_world(3, 0);
+    scoped_sched_world s = states_world(3, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     const kvp_request b = submit(&s, 100, 6, 3);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_admitted, 1, waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
     assert_int_equal(sched_stats_of(&s).checkpoints, 0); /* at 4: the slot is promised */
     assert_int_equal(sched_stats_of(&s).skipped_checkpoints, 1);
@@ -111,12 +104,11 @@ TEST(test_slots_of_samples_are_promised)
     assert_int_equal(request_of(&s, b).preemptions, 0);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_with_a_slot_more_both_come_in)
 {
-    sched_world s = states_world(4, 0);
+    scoped_sched_world s = states_world(4, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     (void)submit(&s, 100, 6, 3);
     const kvp_step step = run_step(&s);
@@ -124,7 +116,6 @@ TEST(test_with_a_slot_more_both_come_in)
     assert_int_equal(sched_stats_of(&s).checkpoints, 0); /* both would take what is promised */
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_more_beams_than_slots_are_never_served)
@@ -135,7 +126,7 @@ TEST(test_more_beams_than_slots_are_never_served)
     } cases[] = {{1, 1, KVP_OK}, {2, 2, KVP_E_NEVER}, {2, 3, KVP_OK}, {3, 3, KVP_E_NEVER},
                  {3, 4, KVP_OK}, {4, 5, KVP_E_NEVER}, {4, 6, KVP_OK}};
     for (uint32_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        sched_world s = states_world(cases[i].usable, 0);
+        scoped_sched_world s = states_world(cases[i].usable, 0);
         const kvp_prompt prompt = prompt_of(ints(0), 6);
         const kvp_submission submission = {.struct_size = sizeof(submission),
                                            .prompt = &prompt,
@@ -147,7 +138,6 @@ TEST(test_more_beams_than_slots_are_never_served)
         assert_status(cases[i].status, kvp_sched_submit(s.sched, &submission, &request, &limit));
         assert_int_equal(limit.max_tokens > 0, cases[i].status == KVP_OK);
         assert_int_equal(limit.max_prompt_tokens > 0, cases[i].status == KVP_OK);
-        end_sched_world(&s);
     }
 }
 
@@ -156,7 +146,7 @@ TEST(test_more_beams_than_slots_are_never_served)
 TEST(test_beams_take_a_victim_for_slots)
 {
     static const uint32_t parents[] = {0, 0};
-    sched_world s = states_world(4, 0);
+    scoped_sched_world s = states_world(4, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 6, 0, 2);
     (void)run_step(&s);
     (void)submit(&s, 100, 3, 6);
@@ -173,7 +163,6 @@ TEST(test_beams_take_a_victim_for_slots)
     assert_int_equal(step.preempted[0].bits, c.bits);
     assert_int_equal(request_of(&s, a).preemptions, 0);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* Two equal prompts share every block once they are computed, but no slot. Either is a victim for
@@ -181,7 +170,7 @@ TEST(test_beams_take_a_victim_for_slots)
 TEST(test_a_victim_for_slots_need_not_release_a_block)
 {
     static const uint32_t parents[] = {0, 0};
-    sched_world s = states_world(5, 0);
+    scoped_sched_world s = states_world(5, 0);
     (void)submit_rank(&s, 300, 3, 20, -1, 1);
     const kvp_request c = submit_rank(&s, 0, 3, 20, 0, 2);
     (void)run_step(&s);
@@ -193,17 +182,15 @@ TEST(test_a_victim_for_slots_need_not_release_a_block)
     (void)run_step(&s);
     assert_ok(kvp_sched_reorder(s.sched, c, parents, NULL));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 0);
-    assert_int_equal(step.n_preempted, 1);
+    assert_fields(step, n_left_out, 0, n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* Three slots, all there: a checkpoint that is hit would be one too many for two samples. */
 TEST(test_a_hit_that_makes_the_request_not_fit_is_given_up)
 {
-    sched_world s = states_world(3, 0);
+    scoped_sched_world s = states_world(3, 0);
     (void)submit(&s, 0, 10, 3);
     run_until_over(&s, 1);
     assert_int_equal(slots_of(&s.w).cached_slots, 1);
@@ -211,16 +198,14 @@ TEST(test_a_hit_that_makes_the_request_not_fit_is_given_up)
     (void)run_chunk(&s, b, 0, 8);
     assert_int_equal(slots_of(&s.w).hits, 0);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_samples_come_back_through_their_prompt)
 {
-    sched_world s = states_world(6, 0);
+    scoped_sched_world s = states_world(6, 0);
     const kvp_request a = submit_rank(&s, 0, 10, 8, 0, 3);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_seqs, 3);
     assert_ok(kvp_sched_fail(s.sched));
@@ -229,14 +214,13 @@ TEST(test_samples_come_back_through_their_prompt)
     assert_int_equal(step.n_sampled, 0);
     run_until_over(&s, 1);
     assert_int_equal(sched_stats_of(&s).preemptions, 1);
-    end_sched_world(&s);
 }
 
 /* ----------------------------------------------------------------------------- who follows whom */
 
 TEST(test_an_equal_prompt_waits_for_the_checkpoint)
 {
-    sched_world s = states_world(8, 1);
+    scoped_sched_world s = states_world(8, 1);
     (void)submit(&s, 0, 10, 3);
     const kvp_request b = submit(&s, 0, 10, 3);
     kvp_step step = run_step(&s);
@@ -244,19 +228,17 @@ TEST(test_an_equal_prompt_waits_for_the_checkpoint)
     (void)run_chunk(&s, b, 8, 2);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).followed, 1);
-    end_sched_world(&s);
 }
 
 /* No state will be left in what the two have in common. */
 TEST(test_nobody_waits_for_a_state_that_is_not_kept)
 {
-    sched_world s = states_world(8, 1);
+    scoped_sched_world s = states_world(8, 1);
     (void)submit_branch(&s, 8, 14, 100);
     const kvp_request b = submit_branch(&s, 8, 14, 200);
     const kvp_step step = run_chunk(&s, b, 0, 8);
     assert_int_equal(step.waited[KVP_WAIT_PREFIX], 0);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------- kvp_state_need */
@@ -288,9 +270,8 @@ TEST(test_what_an_open_needs)
     assert_status(KVP_E_HANDLE, kvp_state_need(s.w.cache, (kvp_ns){0}, &prompt, &need));
     run_until_over(&s, 1);
     end_sched_world(&s);
-    world w = small_world(8);
+    scoped_world w = small_world(8);
     assert_status(KVP_E_STATE, kvp_state_need(w.cache, w.ns, &prompt, &need));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -42,24 +42,22 @@ static void fail_step(sched_world *s)
 
 TEST(test_there_and_back)
 {
-    sched_world s = moving_world(6, 4);
+    scoped_sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
     const kvp_step step = push_out(&s, a, 17);
     (void)finish_step(&s, &step);
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_in, 1);
-    assert_int_equal(sched_stats_of(&s).recomputed, 0);
+    assert_fields(sched_stats_of(&s), swapped_in, 1, recomputed, 0);
     assert_int_equal(slots_of(&s.w).host_held_slots, 0);
-    end_sched_world(&s);
 }
 
 /* Two samples share the state after their prompt, and come back so: they hold three slots, and will
  * hold four. */
 TEST(test_who_shares_a_state_is_promised_another_slot)
 {
-    sched_world s = moving_world(8, 6);
+    scoped_sched_world s = moving_world(8, 6);
     const kvp_request a = submit_rank(&s, 0, 10, 9, 0, 2);
     (void)run_step(&s); /* up to the last full unit */
     (void)run_step(&s); /* the prompt: both have a token that is not computed */
@@ -75,13 +73,12 @@ TEST(test_who_shares_a_state_is_promised_another_slot)
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).left_out, 0);
-    end_sched_world(&s);
 }
 
 /* The step that swaps it out fails: it computes everything anew. */
 TEST(test_a_state_that_did_not_leave)
 {
-    sched_world s = moving_world(6, 4);
+    scoped_sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
     (void)push_out(&s, a, 17);
@@ -90,13 +87,12 @@ TEST(test_a_state_that_did_not_leave)
     assert_int_equal(slots_of(&s.w).host_held_slots, 0);
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* The KV is on the host already, when the state is copied there: only that is lost. */
 TEST(test_only_the_state_did_not_leave)
 {
-    sched_world s = moving_world(6, 4);
+    scoped_sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 12, 9);
     kvp_seq own;
     run_to(&s, a, 13);
@@ -114,13 +110,12 @@ TEST(test_only_the_state_did_not_leave)
     assert_ok(kvp_seq_close(s.w.cache, own, NULL));
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* The step that brings it back fails. */
 TEST(test_a_state_that_did_not_come_back)
 {
-    sched_world s = moving_world(6, 4);
+    scoped_sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
     const kvp_step step = push_out(&s, a, 17);
@@ -132,7 +127,6 @@ TEST(test_a_state_that_did_not_come_back)
     fail_step(&s);
     assert_false(request_of(&s, a).is_swapped);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

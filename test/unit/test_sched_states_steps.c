@@ -26,7 +26,7 @@ static kvp_state_info sample_state_of(const sched_world *s, kvp_request request,
 
 TEST(test_a_step_writes_another_slot_than_it_reads)
 {
-    sched_world s = steps_world(2, 3);
+    scoped_sched_world s = steps_world(2, 3);
     const kvp_request a = submit(&s, 0, 7, 4);
     uint32_t last = 0;
     for (uint32_t i = 0; i < 5; i++) {
@@ -41,9 +41,7 @@ TEST(test_a_step_writes_another_slot_than_it_reads)
         assert_int_equal(slots_of(&s.w).held_slots, 1);
     }
     run_until_over(&s, 1);
-    assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    assert_int_equal(sched_stats_of(&s).left_out, 0);
-    end_sched_world(&s);
+    assert_fields(sched_stats_of(&s), preemptions, 0, left_out, 0);
 }
 
 /* A chunk that does not get its turn has its slot all the same. */
@@ -53,7 +51,7 @@ TEST(test_prompts_under_way_keep_a_slot_to_write)
     kvp_sched_config config = sched_config_of(4, 6);
     cache_config.state_slots = 5;
     cache_config.steps = KVP_STEPS_OVERLAPPED;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 0, 4, 8);
     const kvp_request b = submit(&s, 100, 20, 4);
     (void)run_step(&s);
@@ -64,22 +62,18 @@ TEST(test_prompts_under_way_keep_a_slot_to_write)
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_who_comes_in_leaves_others_their_slots)
 {
     for (uint32_t usable = 2; usable <= 5; usable++) {
-        sched_world s = steps_world(usable, 0);
+        scoped_sched_world s = steps_world(usable, 0);
         (void)submit(&s, 0, 3, 4);
         (void)submit(&s, 100, 3, 4);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_admitted, usable / 2);
-        assert_int_equal(step.waited[KVP_WAIT_BLOCKS], usable < 4);
+        assert_fields(step, n_admitted, usable / 2, waited[KVP_WAIT_BLOCKS], usable < 4);
         run_until_over(&s, 2);
-        assert_int_equal(sched_stats_of(&s).preemptions, 0);
-        assert_int_equal(sched_stats_of(&s).left_out, 0);
-        end_sched_world(&s);
+        assert_fields(sched_stats_of(&s), preemptions, 0, left_out, 0);
     }
 }
 
@@ -91,7 +85,7 @@ TEST(test_a_request_needs_two_slots_for_each_sample)
     } cases[] = {{1, 1, KVP_E_NEVER}, {1, 2, KVP_OK},      {2, 3, KVP_E_NEVER},
                  {2, 4, KVP_OK},      {4, 7, KVP_E_NEVER}, {4, 8, KVP_OK}};
     for (uint32_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        sched_world s = steps_world(cases[i].usable, 0);
+        scoped_sched_world s = steps_world(cases[i].usable, 0);
         const kvp_prompt prompt = prompt_of(ints(0), 6);
         const kvp_submission submission = {.struct_size = sizeof(submission),
                                            .prompt = &prompt,
@@ -106,7 +100,6 @@ TEST(test_a_request_needs_two_slots_for_each_sample)
             run_until_over(&s, 1);
             assert_int_equal(sched_stats_of(&s).preemptions, 0);
         }
-        end_sched_world(&s);
     }
 }
 
@@ -114,7 +107,7 @@ TEST(test_a_request_needs_two_slots_for_each_sample)
 
 TEST(test_a_promise_ends_with_the_first_chunk)
 {
-    sched_world s = steps_world(8, 0);
+    scoped_sched_world s = steps_world(8, 0);
     (void)submit(&s, 0, 10, 2); /* 8 tokens, then 2: the state after 8 is kept */
     kvp_step step = make_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 1);
@@ -132,12 +125,11 @@ TEST(test_a_promise_ends_with_the_first_chunk)
     assert_int_equal(sched_stats_of(&s).promised_slots, 1);
     (void)finish_step(&s, &step);
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 TEST(test_samples_are_promised_slots_until_they_decode)
 {
-    sched_world s = steps_world(8, 0);
+    scoped_sched_world s = steps_world(8, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 6, 0, 3);
     (void)submit(&s, 100, 3, 4);
     kvp_step step = make_step(&s);
@@ -153,14 +145,13 @@ TEST(test_samples_are_promised_slots_until_they_decode)
     assert_int_not_equal(sample_state_of(&s, a, 0).read_slot, sample_state_of(&s, a, 2).read_slot);
     run_until_over(&s, 3);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_beams_that_share_a_slot_are_promised_one)
 {
     static const uint32_t parents[] = {1, 1, 1};
     static const uint32_t others[] = {0, 0, 2};
-    sched_world s = steps_world(8, 0);
+    scoped_sched_world s = steps_world(8, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 9, 0, 3);
     (void)run_step(&s);
     (void)run_step(&s);
@@ -175,20 +166,17 @@ TEST(test_beams_that_share_a_slot_are_promised_one)
     assert_int_equal(sched_stats_of(&s).promised_slots, 1);
     run_until_over(&s, 3);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 /* Whatever is promised: a checkpoint takes no slot. */
 TEST(test_every_checkpoint_is_made)
 {
-    sched_world s = steps_world(4, 0);
+    scoped_sched_world s = steps_world(4, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     (void)run_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 3);
     assert_int_equal(slots_of(&s.w).free_slots, 3);
-    assert_int_equal(sched_stats_of(&s).checkpoints, 1);
-    assert_int_equal(sched_stats_of(&s).skipped_checkpoints, 0);
-    end_sched_world(&s);
+    assert_fields(sched_stats_of(&s), checkpoints, 1, skipped_checkpoints, 0);
 }
 
 /* --------------------------------------------------------------------------------------- parked */
@@ -197,7 +185,7 @@ TEST(test_every_checkpoint_is_made)
  * for it. */
 TEST(test_nobody_gives_way_for_parked_slots)
 {
-    sched_world s = steps_world(5, 0);
+    scoped_sched_world s = steps_world(5, 0);
     const kvp_request a = submit(&s, 0, 3, 9);
     const kvp_request b = submit(&s, 100, 3, 9);
     (void)run_step(&s);
@@ -206,33 +194,29 @@ TEST(test_nobody_gives_way_for_parked_slots)
     assert_int_equal(step.n_decoding, 2);
     assert_int_equal(slots_of(&s.w).parked_slots, 2);
     step = run_step(&s); /* one of five is free */
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_left_out, 1);
+    assert_fields(step, n_preempted, 0, n_left_out, 1);
     assert_non_null(item_of(&step, a, 0));
     step = run_step(&s);
-    assert_int_equal(step.n_left_out, 2);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 2, n_seqs, 0);
     assert_ok(kvp_step_done(s.w.cache, own, NULL));
     step = run_step(&s);
     assert_non_null(item_of(&step, a, 0));
     assert_non_null(item_of(&step, b, 0));
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    end_sched_world(&s);
 }
 
 /* Nor does a paused request make room for one that waits. */
 TEST(test_who_is_paused_keeps_its_slots_for_parked_ones)
 {
-    sched_world s = steps_world(5, 0);
+    scoped_sched_world s = steps_world(5, 0);
     const kvp_request a = submit(&s, 0, 3, 9);
     const kvp_request b = submit(&s, 100, 3, 9);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
     assert_ok(kvp_sched_abort(s.sched, a));
-    assert_int_equal(slots_of(&s.w).parked_slots, 1);
-    assert_int_equal(slots_of(&s.w).free_slots, 3);
+    assert_fields(slots_of(&s.w), parked_slots, 1, free_slots, 3);
     const kvp_request c = submit_rank(&s, 200, 3, 4, 0, 1);
     kvp_step step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
@@ -244,14 +228,13 @@ TEST(test_who_is_paused_keeps_its_slots_for_parked_ones)
     run_until_over(&s, 2);
     assert_ok(kvp_sched_resume(s.sched, b));
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* What others ranked before need and parked slots do not make up for is taken from victims. */
 TEST(test_a_victim_gives_its_slots)
 {
     static const uint32_t parents[] = {0, 0};
-    sched_world s = steps_world(6, 0);
+    scoped_sched_world s = steps_world(6, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 9, 0, 2);
     (void)submit(&s, 100, 3, 9);
     (void)run_step(&s);
@@ -260,29 +243,24 @@ TEST(test_a_victim_gives_its_slots)
     const kvp_prompt prompt = prompt_of(ints(500), 3);
     (void)run_step(&s);
     assert_int_equal(slots_of(&s.w).free_slots, 3);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(kvp_seq_open(s.w.cache, s.w.ns, &prompt, &own[i], NULL));
-    }
     kvp_step step = run_step(&s); /* one is free for three */
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_decoding, 2);
+    assert_fields(step, n_preempted, 1, n_decoding, 2);
     assert_ok(kvp_sched_reorder(s.sched, a, parents, NULL));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(kvp_seq_close(s.w.cache, own[i], NULL));
-    }
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------------- failures */
 
 TEST(test_a_failed_step_leaves_nothing)
 {
-    sched_world s = steps_world(6, 0);
+    scoped_sched_world s = steps_world(6, 0);
     const kvp_request a = submit(&s, 0, 10, 6);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
     const kvp_step failed = make_step(&s);
     assert_true(sched_states_spoil(&s.states, s.w.cache, failed.seqs[0].seq));
     assert_ok(kvp_step_failed(s.w.cache, s.number, NULL, 0, NULL));
@@ -293,12 +271,11 @@ TEST(test_a_failed_step_leaves_nothing)
     assert_int_equal(step.seqs[0].begin, 8); /* the state after 8 tokens was kept */
     (void)finish_step(&s, &step);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_samples_come_back_through_their_prompt)
 {
-    sched_world s = steps_world(7, 2);
+    scoped_sched_world s = steps_world(7, 2);
     const kvp_request a = submit_rank(&s, 0, 10, 8, 0, 3);
     run_to(&s, a, 14);
     const kvp_step failed = make_step(&s);
@@ -311,13 +288,12 @@ TEST(test_samples_come_back_through_their_prompt)
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
     run_until_over(&s, 1);
     assert_int_equal(sched_stats_of(&s).preemptions, 1);
-    end_sched_world(&s);
 }
 
 /* The caller has committed the step behind the scheduler's back. */
 TEST(test_the_audit_misses_a_slot_to_write)
 {
-    sched_world s = steps_world(4, 0);
+    scoped_sched_world s = steps_world(4, 0);
     kvp_violation violation;
     (void)submit(&s, 0, 3, 3);
     const kvp_step step = make_step(&s);
@@ -328,7 +304,6 @@ TEST(test_the_audit_misses_a_slot_to_write)
     assert_non_null(strstr(violation.detail, "slot of state"));
     assert_ok(kvp_sched_finish(s.sched, ints(1000), NULL, NULL));
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- drafts */
@@ -347,7 +322,7 @@ static sched_world drafts_world(uint32_t usable_slots, uint32_t state_rings)
 /* Each draft has a slot; the prompt under way in the same step has one to write. */
 TEST(test_drafts_have_rings)
 {
-    sched_world s = drafts_world(6, 1);
+    scoped_sched_world s = drafts_world(6, 1);
     const kvp_request a = submit(&s, 0, 3, 8);
     const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
     (void)run_step(&s);
@@ -355,8 +330,7 @@ TEST(test_drafts_have_rings)
     const uint32_t counts[] = {2};
     int32_t writes[KVP_STATE_RING_MAX];
     uint32_t n;
-    assert_int_equal(step.n_drafts, 2);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_drafts, 2, n_seqs, 2);
     assert_int_equal(slots_of(&s.w).held_slots, 4 + 2);
     assert_int_equal(sample_state_of(&s, b, 0).ring_slots, 0);
     assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
@@ -367,47 +341,39 @@ TEST(test_drafts_have_rings)
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(sample_state_of(&s, a, 0).read_slot, writes[1]);
-    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
-    end_sched_world(&s);
+    assert_fields(sample_state_of(&s, a, 0), read_slot, writes[1], write_slot, 0);
 }
 
 /* One slot fewer: the step has no drafts. */
 TEST(test_no_drafts_without_slots_for_all)
 {
-    sched_world s = drafts_world(5, 1);
+    scoped_sched_world s = drafts_world(5, 1);
     (void)submit(&s, 0, 3, 8);
     (void)submit(&s, 100, 13, 8);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_drafts, 0);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_drafts, 0, n_seqs, 2);
     assert_int_equal(slots_of(&s.w).held_slots, 4);
     (void)finish_step(&s, &step);
-    end_sched_world(&s);
 }
 
 /* Without rings the engine leaves the state after the accepted tokens in the slot of the step. */
 TEST(test_drafts_move_on_from_slot_to_slot)
 {
-    sched_world s = drafts_world(4, 0);
+    scoped_sched_world s = drafts_world(4, 0);
     const kvp_request a = submit(&s, 0, 3, 8);
     const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
     const uint32_t counts[] = {2};
-    assert_int_equal(step.n_decoding, 1);
-    assert_int_equal(step.n_drafts, 2);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_decoding, 1, n_drafts, 2, n_seqs, 2);
     const uint32_t written = sample_state_of(&s, a, 0).write_slot;
     assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
     run_work(&s, &step);
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(sample_state_of(&s, a, 0).read_slot, written);
-    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
-    end_sched_world(&s);
+    assert_fields(sample_state_of(&s, a, 0), read_slot, written, write_slot, 0);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -24,9 +24,8 @@ static sched_world swap_states_world(const struct setup *setup)
     cache_config.host_blocks = 33;
     cache_config.host_state_slots = setup->host_slots + 1;
     cache_config.max_seqs = 16;
-    if (setup->max_copies > 0) {
+    if (setup->max_copies > 0)
         cache_config.max_copies = setup->max_copies;
-    }
     config.preempt = setup->preempt;
     config.recompute_token_cost = setup->recompute_token_cost;
     config.swap_state_cost = setup->swap_state_cost;
@@ -73,9 +72,8 @@ static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint3
 {
     kvp_seq seqs[4];
     uint32_t need = 77;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         seqs[i] = sample_of(s, request, i).seq;
-    }
     assert_ok(kvp_state_swap_need(s->w.cache, seqs, n, reserve, &need));
     return need;
 }
@@ -84,7 +82,7 @@ static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint3
 
 TEST(test_a_state_goes_to_the_host_and_back)
 {
-    sched_world s = usual_world(4);
+    scoped_sched_world s = usual_world(4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
     const kvp_request b = push_out(&s, a, 2);
@@ -94,12 +92,9 @@ TEST(test_a_state_goes_to_the_host_and_back)
     assert_int_equal(need_back(&s, a, 1, 1), 1); /* it writes the slot that it reads */
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_in, 1);
-    assert_int_equal(sched_stats_of(&s).recomputed, 0);
-    assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
+    assert_fields(sched_stats_of(&s), swapped_in, 1, recomputed, 0, lost_tokens, 0);
     assert_int_equal(held_on_host(&s), 0);
     (void)b;
-    end_sched_world(&s);
 }
 
 TEST(test_ahead_of_need)
@@ -111,13 +106,12 @@ TEST(test_ahead_of_need)
     cache_config.host_state_slots = 5;
     cache_config.watermark = 0.25;
     config.swap_ahead = 1;
-    sched_world s = make_reading_world(&cache_config, &config);
+    scoped_sched_world s = make_reading_world(&cache_config, &config);
     (void)submit(&s, 0, 10, 9);
     (void)submit(&s, 100, 10, 9);
     run_until_over(&s, 2);
     assert_true(sched_stats_of(&s).swapped_ahead > 0);
     assert_int_equal(sched_stats_of(&s).recomputed, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_without_room_on_the_host_it_computes_again)
@@ -191,27 +185,25 @@ TEST(test_a_state_that_is_shared_is_copied_once)
 /* The only slot is another one's. */
 TEST(test_who_lacks_a_slot_waits)
 {
-    sched_world s = usual_world(1);
+    scoped_sched_world s = usual_world(1);
     const kvp_request a = submit(&s, 0, 3, 9);
     run_to(&s, a, 6);
     const kvp_request b = push_out(&s, a, 3);
     assert_true(request_of(&s, a).is_swapped);
     assert_ok(kvp_sched_resume(s.sched, a));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.n_preempted, 0);
+    assert_fields(step, waited_swapped[KVP_WAIT_BLOCKS], 1, n_preempted, 0);
     assert_int_equal(available(&s), 0);
     assert_true(stats_of(&s.w).free_blocks + stats_of(&s.w).cached_blocks < USABLE);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).recomputed, 0);
     (void)b;
-    end_sched_world(&s);
 }
 
 /* Prompts of two samples are checkpoints now: these two and slots to write are four of three. */
 TEST(test_who_could_never_come_back_computes_again)
 {
-    sched_world s = usual_world(3);
+    scoped_sched_world s = usual_world(3);
     const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
     run_to(&s, a, 9);
     int32_t texts[2][9];
@@ -235,11 +227,8 @@ TEST(test_who_could_never_come_back_computes_again)
     assert_int_equal(available(&s), 3);
     assert_ok(kvp_sched_resume(s.sched, a));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 0);
+    assert_fields(step, n_preempted, 1, n_admitted, 1, waited_swapped[KVP_WAIT_BLOCKS], 0);
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* Prompts in chunks of 3: the trunk of two samples comes back, and they are promised two. */
@@ -247,7 +236,7 @@ TEST(test_samples_to_be_forked_are_promised_slots_again)
 {
     const struct setup setup = {
         .slots = 4, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .chunk_tokens = 3};
-    sched_world s = swap_states_world(&setup);
+    scoped_sched_world s = swap_states_world(&setup);
     const kvp_request a = submit_rank(&s, 0, 10, 4, 0, 2);
     (void)run_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
@@ -255,13 +244,11 @@ TEST(test_samples_to_be_forked_are_promised_slots_again)
     assert_true(request_of(&s, a).is_swapped);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
     assert_ok(kvp_sched_resume(s.sched, a));
-    while (request_of(&s, a).is_swapped) {
+    while (request_of(&s, a).is_swapped)
         (void)run_step(&s);
-    }
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
-    end_sched_world(&s);
 }
 
 /* Three slots: the trunk of two samples has one, and the others are promised to them. */
@@ -269,7 +256,7 @@ TEST(test_promised_slots_are_not_for_who_comes_back)
 {
     const struct setup setup = {
         .slots = 3, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .usable = 16, .chunk_tokens = 3};
-    sched_world s = swap_states_world(&setup);
+    scoped_sched_world s = swap_states_world(&setup);
     const kvp_request a = submit(&s, 0, 30, 9);
     run_to(&s, a, 32);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -284,7 +271,6 @@ TEST(test_promised_slots_are_not_for_who_comes_back)
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_int_equal(run_step(&s).waited_swapped[KVP_WAIT_BLOCKS], 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------- kvp_state_swap_need */
@@ -307,9 +293,8 @@ TEST(test_what_a_way_back_needs)
     assert_status(KVP_E_HANDLE, kvp_state_swap_need(s.w.cache, &none, 1, 0, &need));
     assert_status(KVP_E_TOO_LONG, kvp_state_swap_need(s.w.cache, &seq, 1, UINT32_MAX, &need));
     go_on(&s, a, 2);
-    world w = small_world(8);
+    scoped_world w = small_world(8);
     assert_status(KVP_E_STATE, kvp_state_swap_need(w.cache, NULL, 0, 0, &need));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -28,20 +28,17 @@ static sched_world world_of(const kvp_config *cache_config, const kvp_sched_conf
 
 TEST(test_victim_goes_to_the_host_and_back)
 {
-    sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = swap_world(4, 8);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_swapped_out, 1);
+    assert_fields(step, n_preempted, 0, n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(step.waited_swapped[KVP_WAIT_PREEMPTION], 1);
     const kvp_request_info info = request_of(&s, b);
     assert_int_equal(info.state, KVP_REQUEST_SWAPPED);
     assert_true(info.is_swapped && !info.holds_blocks);
-    assert_int_equal(info.preemptions, 1);
-    assert_int_equal(info.swaps, 1);
+    assert_fields(info, preemptions, 1, swaps, 1);
     assert_int_equal(sample_of(&s, b, 0).computed_tokens, 8);
     assert_int_equal(info_of(&s.w, sample_of(&s, b, 0).seq).tier, KVP_HOST);
     assert_int_equal(stats_of(&s.w).host_held_blocks, 2);
@@ -60,17 +57,13 @@ TEST(test_victim_goes_to_the_host_and_back)
     const kvp_sched_stats stats = sched_stats_of(&s);
     assert_int_equal(stats.lost_tokens, 0);
     assert_int_equal(stats.scheduled_tokens, 2 * (8 + 7)); /* nothing twice */
-    assert_int_equal(stats.preemptions, 1);
-    assert_int_equal(stats.swapped_out_blocks, 2);
-    assert_int_equal(stats.swapped_in, 1);
-    end_sched_world(&s);
+    assert_fields(stats, preemptions, 1, swapped_out_blocks, 2, swapped_in, 1);
 }
 
 TEST(test_abort_on_the_host)
 {
-    sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = swap_world(4, 8);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).host_held_blocks, 2);
@@ -79,14 +72,12 @@ TEST(test_abort_on_the_host)
     assert_int_equal(stats_of(&s.w).host_held_blocks, 0);
     assert_int_equal(sched_stats_of(&s).swapped_seqs, 0);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_destroyed_with_requests_on_the_host)
 {
     sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).swapped_seqs, 1);
@@ -95,30 +86,25 @@ TEST(test_destroyed_with_requests_on_the_host)
 
 TEST(test_recompute_when_the_host_is_full)
 {
-    sched_world s = swap_world(4, 1);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = swap_world(4, 1);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.n_preempted, 1);
+    assert_fields(step, n_swapped_out, 0, n_preempted, 1);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
     assert_int_equal(sched_stats_of(&s).recomputed, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_recompute_without_a_host_tier)
 {
     const kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = swap_config();
-    sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_preempted, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* What might not come back in one plan does not go. */
@@ -131,15 +117,12 @@ TEST(test_recompute_when_the_way_back_is_too_long)
         config.max_running = 2;
         cache_config.n_groups = n_groups;
         cache_config.max_copies = 3 * n_groups - lack; /* two blocks and one sample */
-        sched_world s = world_of(&cache_config, &config);
-        kvp_request a;
-        kvp_request b;
+        scoped_sched_world s = world_of(&cache_config, &config);
+        kvp_request a, b;
         start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_preempted, lack);
-        assert_int_equal(step.n_swapped_out, !lack);
+        assert_fields(step, n_preempted, lack, n_swapped_out, !lack);
         run_until_over(&s, 2);
-        end_sched_world(&s);
     }
 }
 
@@ -151,7 +134,7 @@ static void check_prompt_under_way(uint32_t n_groups)
     cache_config.n_groups = n_groups;
     kvp_sched_config config = swap_config();
     config.chunk_tokens = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 4, 20);
     (void)run_step(&s);
     const kvp_request b = submit_rank(&s, 100, 18, 4, 0, 3);
@@ -179,7 +162,6 @@ static void check_prompt_under_way(uint32_t n_groups)
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_prompt_under_way)
@@ -191,12 +173,11 @@ TEST(test_prompt_under_way)
 /* A block that samples share is one block on the host, and again one when they come back. */
 TEST(test_group_keeps_what_it_shares)
 {
-    sched_world s = swap_world(12, 16);
+    scoped_sched_world s = swap_world(12, 16);
     const kvp_request a = submit(&s, 1, 8, 16);
     const kvp_request group = submit_rank(&s, 100, 8, 8, 0, 4);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     assert_ok(kvp_sched_pause(s.sched, group));
     (void)submit(&s, 200, 16, 1); /* 4 of 3 */
     kvp_step step = run_step(&s);
@@ -218,7 +199,6 @@ TEST(test_group_keeps_what_it_shares)
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 3);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 /* ---------------------------------------------------------------------------------------- order */
@@ -226,9 +206,8 @@ TEST(test_group_keeps_what_it_shares)
 /* Whatever the priorities. */
 TEST(test_swapped_before_waiting)
 {
-    sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = swap_world(4, 8);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     const kvp_request c = submit_rank(&s, 200, 12, 4, -1, 1);
@@ -239,13 +218,12 @@ TEST(test_swapped_before_waiting)
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, c).state, KVP_REQUEST_WAITING);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Both on the host: who ranks first comes back first. */
 TEST(test_swapped_in_by_rank)
 {
-    sched_world s = swap_world(6, 16);
+    scoped_sched_world s = swap_world(6, 16);
     const kvp_request a = submit_rank(&s, 1, 8, 9, -1, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 4, 1, 1);
     const kvp_request c = submit_rank(&s, 200, 8, 4, 0, 1);
@@ -269,7 +247,6 @@ TEST(test_swapped_in_by_rank)
     step = run_step(&s);
     assert_int_equal(step.swapped_in[0].bits, b.bits);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* One on the host that does not fit is passed over K times, by whomever; then everybody waits. */
@@ -278,7 +255,7 @@ TEST(test_passed_over_at_most_k_times)
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_passed_over = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 20);
     const kvp_request b = submit(&s, 100, 15, 8);
     (void)run_step(&s);
@@ -288,9 +265,8 @@ TEST(test_passed_over_at_most_k_times)
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_ok(kvp_sched_resume(s.sched, b)); /* needs 4 of 4; but see d */
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         (void)submit_rank(&s, 300 + 10 * i, 4, 9, -1, 1);
-    }
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL);
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 2);
@@ -298,9 +274,8 @@ TEST(test_passed_over_at_most_k_times)
     assert_int_equal(step.waited[KVP_WAIT_ORDER], 1);
     (void)close_seq(&s.w, mine);
     step = run_step(&s); /* one would fit */
-    assert_int_equal(step.n_admitted, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 1);
+    assert_fields(step, n_admitted, 0, waited_swapped[KVP_WAIT_BLOCKS], 1, waited[KVP_WAIT_ORDER],
+                  1);
     assert_ok(kvp_sched_abort(s.sched, a));
     do {
         assert_true(step.number < 30);
@@ -310,7 +285,6 @@ TEST(test_passed_over_at_most_k_times)
     } while (step.n_swapped_in == 0);
     assert_int_equal(request_of(&s, b).passed_over, 0);
     run_until_over(&s, 5);
-    end_sched_world(&s);
 }
 
 TEST(test_watermark_is_kept)
@@ -318,7 +292,7 @@ TEST(test_watermark_is_kept)
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = swap_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 17, 10);   /* 5 blocks */
     const kvp_request b = submit(&s, 100, 10, 12); /* 3 */
     (void)run_step(&s);
@@ -339,12 +313,10 @@ TEST(test_watermark_is_kept)
     assert_ok(kvp_sched_abort(s.sched, d));
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL); /* 4 are left */
     step = run_step(&s);
-    assert_int_equal(step.n_swapped_in, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_in, 0, waited_swapped[KVP_WAIT_BLOCKS], 1);
     (void)close_seq(&s.w, mine);
     assert_ok(kvp_sched_abort(s.sched, a));
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_short_of_places)
@@ -352,7 +324,7 @@ TEST(test_short_of_places)
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_running = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 1, 4, 9, 0, 2);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -364,7 +336,6 @@ TEST(test_short_of_places)
     step = run_step(&s);
     assert_int_equal(step.waited_swapped[KVP_WAIT_SEQS], 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Copies that wait leave no room for the way back: it waits, and nothing else happens. */
@@ -374,7 +345,7 @@ TEST(test_plan_full)
     cache_config.max_copies = 4;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 9);
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 3, NULL);
@@ -392,19 +363,15 @@ TEST(test_plan_full)
     }
     kvp_step made;
     assert_ok(kvp_sched_step(s.sched, &made)); /* three copies, and there is room for two */
-    assert_int_equal(made.n_swapped_in, 0);
-    assert_int_equal(made.n_seqs, 0);
-    assert_int_equal(made.waited_swapped[KVP_WAIT_PLAN], 1);
+    assert_fields(made, n_swapped_in, 0, n_seqs, 0, waited_swapped[KVP_WAIT_PLAN], 1);
     kvp_copy copies[8];
     assert_int_equal(take_plan(&s.w, copies, 8), 2);
     step = run_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         (void)close_seq(&s.w, forks[i]);
-    }
     (void)close_seq(&s.w, mine);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* It has come back, and there is no room in the plan for what it computes next: it is left out, and
@@ -417,19 +384,17 @@ TEST(test_left_out_on_the_way_in)
     cache_config.keep_evicted = 0;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 12, 0, 2);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     (void)run_step(&s); /* the first sample is there, the second is forked at the prompt's end */
     assert_ok(kvp_sched_pause(s.sched, r));
     (void)submit(&s, 100, 56, 1);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_swapped_out, 1, n_admitted, 1);
     assert_ok(kvp_sched_resume(s.sched, r));
     const kvp_request small = submit(&s, 200, 3, 2);
     kvp_seq own[5] = {open_seq(&s.w, ints(500), 3, NULL)};
@@ -441,20 +406,16 @@ TEST(test_left_out_on_the_way_in)
     step = run_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
     assert_int_equal(s.n_copies, 7);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
+    assert_fields(step, n_left_out, 1, n_seqs, 0, waited[KVP_WAIT_PREEMPTION], 1);
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_RUNNING);
     step = make_step(&s);
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, small.bits);
     assert_int_equal(item_of(&step, r, 1)->begin, 6);
     (void)finish_step(&s, &step);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)close_seq(&s.w, own[i]);
-    }
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* A group that catches up comes back when there is room for what its samples take at once in each
@@ -465,11 +426,10 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     cache_config.n_groups = n_groups;
     cache_config.keep_evicted = 0;
     const kvp_sched_config config = swap_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 6, 0, 3);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     (void)run_step(&s); /* the first sample is there, the others are forked at the prompt's end */
@@ -480,28 +440,23 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     const kvp_seq own = open_seq(&s.w, ints(500), 3, NULL); /* a block of each group */
     assert_ok(kvp_sched_resume(s.sched, r));
     step = run_step(&s);
-    assert_int_equal(step.n_swapped_in, !lack);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], lack);
-    assert_int_equal(step.n_left_out, 0);
+    assert_fields(step, n_swapped_in, !lack, waited_swapped[KVP_WAIT_BLOCKS], lack, n_left_out, 0);
     (void)close_seq(&s.w, own);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_what_a_group_takes_at_once)
 {
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 6; i++)
         check_at_once(1 + i / 2, i % 2);
-    }
 }
 
 /* --------------------------------------------------------------------------------------- paused */
 
 TEST(test_paused_stays_on_the_host)
 {
-    sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = swap_world(4, 8);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, a));
     kvp_step step = run_step(&s);
@@ -522,7 +477,6 @@ TEST(test_paused_stays_on_the_host)
     assert_int_equal(run_step(&s).n_swapped_in, 1);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 /* The cache's sequences run short: paused requests on the host give theirs up, last in rank first,
@@ -533,7 +487,7 @@ TEST(test_sequences_run_short)
     cache_config.max_seqs = 4;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 4);
     const kvp_request b = submit(&s, 100, 12, 4);
     (void)run_step(&s);
@@ -555,7 +509,6 @@ TEST(test_sequences_run_short)
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_ok(kvp_sched_resume(s.sched, b));
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* Those that are not paused give nothing up: who waits, waits. */
@@ -565,9 +518,8 @@ TEST(test_sequences_of_swapped_ones_are_kept)
     cache_config.max_seqs = 2;
     kvp_sched_config config = swap_config();
     config.max_running = 2;
-    sched_world s = world_of(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = world_of(&cache_config, &config);
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)submit_rank(&s, 300, 1, 1, -1, 1);
     kvp_step step = run_step(&s);
@@ -576,7 +528,6 @@ TEST(test_sequences_of_swapped_ones_are_kept)
     assert_int_equal(step.waited[KVP_WAIT_SEQS], 1); /* a block would be there */
     assert_int_equal(step.n_preempted, 0);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- prices */
@@ -597,9 +548,8 @@ static kvp_step preempt_example(uint64_t recompute_cost, uint64_t token_cost)
     (void)submit(&s, 1, 17, 30); /* holds the block of tokens 1..16, too */
     (void)run_step(&s);
     const kvp_request victim = submit_rank(&s, 1, 40, 40, 0, 2);
-    for (int i = 0; i < 21; i++) {
+    for (int i = 0; i < 21; i++)
         (void)run_step(&s);
-    }
     assert_int_equal(sample_of(&s, victim, 1).computed_tokens, 60);
     assert_int_equal(stats_of(&s.w).held_blocks, 6 + 3 - 1);
     assert_ok(kvp_sched_pause(s.sched, victim));
@@ -631,7 +581,7 @@ TEST(test_prices_of_a_short_one)
         config.swap_cost = 20;
         config.swap_block_cost = 80;
         config.recompute_token_cost = token_cost;
-        sched_world s = world_of(&cache_config, &config);
+        scoped_sched_world s = world_of(&cache_config, &config);
         (void)submit(&s, 1, 17, 30);
         (void)run_step(&s);
         const kvp_request victim = submit(&s, 1, 17, 4);
@@ -639,9 +589,7 @@ TEST(test_prices_of_a_short_one)
         assert_ok(kvp_sched_pause(s.sched, victim));
         (void)submit(&s, 1000, 32, 1);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_preempted, token_cost == 179);
-        assert_int_equal(step.n_swapped_out, token_cost == 180);
-        end_sched_world(&s);
+        assert_fields(step, n_preempted, token_cost == 179, n_swapped_out, token_cost == 180);
     }
 }
 
@@ -653,7 +601,7 @@ TEST(test_prices_count_copies)
     config.preempt = KVP_PREEMPT_CHEAPER;
     config.swap_block_cost = 10;
     config.recompute_token_cost = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 20, 12);
     for (int i = 0; i < 3; i++) {
         (void)run_step(&s);
@@ -663,14 +611,12 @@ TEST(test_prices_count_copies)
         const kvp_request big = submit(&s, 1000 + 100 * i, 28, 1);
         const kvp_step step = run_step(&s);
         /* 6 blocks for 60, or 21 tokens for 42; later the last block or two for 20 at most */
-        assert_int_equal(step.n_preempted, i == 0);
-        assert_int_equal(step.n_swapped_out, i > 0);
+        assert_fields(step, n_preempted, i == 0, n_swapped_out, i > 0);
         assert_true(sched_stats_of(&s).swapped_out_blocks - n_copied <= 2);
         assert_int_equal(step.admitted[0].bits, big.bits);
         assert_ok(kvp_sched_resume(s.sched, a));
     }
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------------- ahead of need */
@@ -687,7 +633,7 @@ TEST(test_ahead_of_need)
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.3; /* three blocks */
     const kvp_sched_config config = ahead_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     (void)submit(&s, 1, 8, 12);
     const kvp_request b = submit(&s, 100, 8, 12);
     const kvp_request c = submit(&s, 200, 8, 12);
@@ -699,14 +645,11 @@ TEST(test_ahead_of_need)
     assert_int_equal(step.n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, c.bits);
     assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_ahead, 1);
-    assert_int_equal(sched_stats_of(&s).preemptions, 1);
+    assert_fields(sched_stats_of(&s), swapped_ahead, 1, preemptions, 1);
     step = run_step(&s); /* 4 are: enough, but not for c */
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_out, 0, waited_swapped[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, b).swaps, 0);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* Never the first in rank; paused ones first; and nothing when the host is full. */
@@ -716,7 +659,7 @@ TEST(test_ahead_whom)
         kvp_config cache_config = host_config(10, host);
         cache_config.watermark = 0.5;
         const kvp_sched_config config = ahead_config();
-        sched_world s = world_of(&cache_config, &config);
+        scoped_sched_world s = world_of(&cache_config, &config);
         const kvp_request a = submit(&s, 1, 11, 20);
         (void)run_step(&s);
         const kvp_request b = submit_rank(&s, 100, 7, 25, -1, 1);
@@ -727,12 +670,10 @@ TEST(test_ahead_whom)
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_swapped_out, host == 8);
         assert_true(host == 1 || step.swapped_out[0].bits == a.bits);
-        for (int i = 0; i < 20; i++) { /* b goes on alone, far below the watermark in the end */
+        for (int i = 0; i < 20; i++) /* b goes on alone, far below the watermark in the end */
             assert_int_equal(run_step(&s).n_swapped_out, 0);
-        }
         assert_int_equal(request_of(&s, b).preemptions, 0);
         assert_int_equal(sample_of(&s, b, 0).n_tokens, 7 + 24);
-        end_sched_world(&s);
     }
 }
 

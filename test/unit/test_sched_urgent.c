@@ -27,9 +27,8 @@ static void fill_places(sched_world *s, kvp_request *a, kvp_request *b)
 
 TEST(test_the_last_in_rank_makes_way)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     const kvp_request urgent = submit_rank(&s, 200, 9, 2, 4, 1);
     kvp_step step = make_step(&s);
@@ -46,20 +45,16 @@ TEST(test_the_last_in_rank_makes_way)
     step = run_step(&s); /* the urgent one has ended */
     assert_int_equal(step.admitted[0].bits, b.bits);
     assert_int_equal(request_of(&s, b).preemptions, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_nobody_makes_way_within_a_priority)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 9, 2, 5, 1);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_SEQS], 1);
-    end_sched_world(&s);
+    assert_fields(step, n_preempted, 0, waited[KVP_WAIT_SEQS], 1);
 }
 
 /* Without the option it waits for an end. */
@@ -70,26 +65,23 @@ TEST(test_by_default_it_waits)
     assert_int_equal(config.make_way, 0);
     const kvp_config cache_config = config_of(4, 4, 200);
     config = sched_config_of(PLACES, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
+    kvp_request a, b;
     a = submit_rank(&s, 1, 8, 30, 5, 1);
     b = submit_rank(&s, 100, 8, 30, 5, 1);
     (void)run_step(&s);
     const kvp_request urgent = submit_rank(&s, 200, 9, 2, 4, 1);
-    for (uint32_t i = 0; i < 29; i++) {
+    for (uint32_t i = 0; i < 29; i++)
         assert_int_equal(run_step(&s).n_admitted, 0);
-    }
     assert_int_equal(run_step(&s).admitted[0].bits, urgent.bits);
     (void)a;
     (void)b;
-    end_sched_world(&s);
 }
 
 /* Two places are needed, and one may be had: nobody is preempted in vain. */
 TEST(test_nobody_is_preempted_in_vain)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     (void)submit_rank(&s, 1, 8, 300, 1, 1);
     const kvp_request low = submit_rank(&s, 100, 8, 300, 5, 1);
     (void)run_step(&s);
@@ -99,28 +91,24 @@ TEST(test_nobody_is_preempted_in_vain)
     kvp_step step = run_step(&s);
     assert_int_equal(step.preempted[0].bits, low.bits);
     assert_int_equal(step.admitted[0].bits, one.bits);
-    end_sched_world(&s);
 }
 
 TEST(test_blocks_are_not_taken_from_those_that_run)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     (void)submit_rank(&s, 1, 700, 20, 5, 1); /* 175 blocks of 200 */
     (void)submit_rank(&s, 1000, 8, 300, 5, 1);
-    for (uint32_t i = 0; i < 14; i++) {
+    for (uint32_t i = 0; i < 14; i++)
         (void)run_step(&s);
-    }
     (void)submit_rank(&s, 2000, 300, 2, 0, 1);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_SEQS], 1);
-    end_sched_world(&s);
+    assert_fields(step, n_preempted, 0, waited[KVP_WAIT_SEQS], 1);
 }
 
 /* Paused requests go first, whatever their priority. */
 TEST(test_paused_ones_go_first)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     const kvp_request a = submit_rank(&s, 1, 8, 300, 0, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 300, 5, 1);
     (void)run_step(&s);
@@ -129,14 +117,12 @@ TEST(test_paused_ones_go_first)
     const kvp_step step = run_step(&s);
     assert_int_equal(step.preempted[0].bits, a.bits);
     assert_non_null(item_of(&step, b, 0));
-    end_sched_world(&s);
 }
 
 TEST(test_swapped_ones_stay_behind)
 {
-    sched_world s = way_world(8, 100, KVP_PREEMPT_SWAP);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = way_world(8, 100, KVP_PREEMPT_SWAP);
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 9, 4, 4, 1);
     kvp_step step = run_step(&s);
@@ -148,48 +134,38 @@ TEST(test_swapped_ones_stay_behind)
     assert_int_equal(step.admitted[0].bits, second.bits);
     assert_int_equal(sched_stats_of(&s).passed_over, 0);
     step = run_step(&s); /* both urgent ones run, nobody comes back */
-    assert_int_equal(step.n_swapped_in, 0);
-    assert_int_equal(step.n_decoding, 2);
-    for (uint32_t i = 0; i < 4; i++) {
+    assert_fields(step, n_swapped_in, 0, n_decoding, 2);
+    for (uint32_t i = 0; i < 4; i++)
         step = run_step(&s);
-    }
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_RUNNING);
-    end_sched_world(&s);
 }
 
 /* As many sequences as places: what is swapped keeps one, so who makes way is closed. */
 TEST(test_without_sequences_they_are_closed)
 {
-    sched_world s = way_world(PLACES, 100, KVP_PREEMPT_SWAP);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = way_world(PLACES, 100, KVP_PREEMPT_SWAP);
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     const kvp_request urgent = submit_rank(&s, 200, 9, 4, 4, 1);
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_swapped_out, 0);
     assert_int_equal(step.preempted[0].bits, b.bits);
     assert_int_equal(step.admitted[0].bits, urgent.bits);
-    end_sched_world(&s);
 }
 
 /* Several come in at once, each for one of those behind it. */
 TEST(test_all_that_are_urgent_come_in)
 {
-    sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 5, 4, 4, 1);
     (void)submit_rank(&s, 300, 5, 4, 3, 1);
     (void)submit_rank(&s, 400, 5, 4, 4, 1); /* there are two places */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.n_preempted, 2);
-    assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 3);
+    assert_fields(step, n_admitted, 2, n_preempted, 2, n_seqs, 2, waited[KVP_WAIT_PREEMPTION], 3);
     run_until_over(&s, 5);
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- chunks */
@@ -203,7 +179,7 @@ TEST(test_a_long_prompt_leaves_half_of_each_step)
     config = sched_config_of(8, 65);
     cache_config.max_seq_tokens = LONG;
     config.chunk_tokens = KVP_SCHED_CHUNK_HALF;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request first = submit(&s, 1, 900, 2);
     kvp_step step = make_step(&s);
     assert_int_equal(item_of(&step, first, 0)->n_tokens, 33); /* rounded up */
@@ -211,9 +187,7 @@ TEST(test_a_long_prompt_leaves_half_of_each_step)
     const kvp_request second = submit(&s, 2000, 20, 2);
     step = make_step(&s);
     assert_int_equal(item_of(&step, first, 0)->n_tokens, 33);
-    assert_int_equal(item_of(&step, second, 0)->n_tokens, 20);
-    assert_int_equal(item_of(&step, second, 0)->n_sampled, 1);
-    end_sched_world(&s);
+    assert_fields(*item_of(&step, second, 0), n_tokens, 20, n_sampled, 1);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -44,9 +44,8 @@ static ssize_t give(struct source *source, void *out, size_t n)
         errno = -says;
         return -1;
     }
-    for (size_t i = 0; i < n && i < (size_t)says; i++) {
+    for (size_t i = 0; i < n && i < (size_t)says; i++)
         ((uint8_t *)out)[i] = source->next++;
-    }
     return n < (size_t)says ? (ssize_t)n : says;
 }
 
@@ -62,9 +61,8 @@ ssize_t __wrap_read(int file, void *out, size_t n)
 
 int __wrap_open(const char *path, int flags, ...)
 {
-    if (!is_faked) {
+    if (!is_faked)
         return __real_open(path, flags);
-    }
     assert_string_equal(path, "/dev/urandom");
     assert_int_equal(flags, O_RDONLY | O_CLOEXEC);
     if (n_open_interrupts > 0 || open_error != 0) {
@@ -77,9 +75,8 @@ int __wrap_open(const char *path, int flags, ...)
 
 int __wrap_fstat(int file, struct stat *about)
 {
-    if (file != DEVICE) {
+    if (file != DEVICE)
         return __real_fstat(file, about);
-    }
     memset(about, 0, sizeof(*about));
     about->st_mode = is_file ? S_IFREG : S_IFCHR;
     return 0;
@@ -105,9 +102,8 @@ static void expect(kvp_status status, uint8_t first)
     is_faked = 1;
     const kvp_status got = kvp_random_seed(&seed);
     is_faked = 0;
-    for (uint8_t i = 0; i < 8; i++) {
+    for (uint8_t i = 0; i < 8; i++)
         want[i] = status == KVP_OK ? (uint8_t)(first + i) : 0x55;
-    }
     assert_int_equal(got, status);
     assert_memory_equal(&seed, want, sizeof(want));
     assert_int_equal(n_opened, n_closed);
@@ -118,9 +114,8 @@ TEST(test_two_seeds_differ)
     uint64_t seeds[64];
     for (size_t i = 0; i < 64; i++) {
         assert_int_equal(kvp_random_seed(&seeds[i]), KVP_OK);
-        for (size_t k = 0; k < i; k++) {
+        for (size_t k = 0; k < i; k++)
             assert_true(seeds[i] != seeds[k]);
-        }
     }
     assert_int_equal(kvp_random_seed(NULL), KVP_E_ARG);
 }

@@ -78,8 +78,7 @@ static void expect_close(fixture *f, kvp_seq seq, uint32_t freed, uint32_t cache
 {
     kvp_released released;
     assert_int_equal(kvp_seq_close(f->cache, seq, &released), KVP_OK);
-    assert_int_equal(released.freed_blocks, freed);
-    assert_int_equal(released.cached_blocks, cached);
+    assert_fields(released, freed_blocks, freed, cached_blocks, cached);
 }
 
 /* Opens A, B and C and checks all that the example says about them. */
@@ -88,23 +87,17 @@ static void open_abc(fixture *f, kvp_seq out[3])
     kvp_open_info info;
     out[0] = open_committed(f, prompt_a, 8, &info);
     expect_row(f, out[0], (int32_t[]){1, 2}, 2);
-    assert_int_equal(info.cached_tokens, 0);
-    assert_int_equal(info.taken_blocks, 2);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_fields(info, cached_tokens, 0, taken_blocks, 2, stop, KVP_STOP_MISS);
 
     out[1] = open_committed(f, prompt_b, 10, &info);
     expect_row(f, out[1], (int32_t[]){1, 2, 3}, 3);
-    assert_int_equal(info.cached_tokens, 8);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, cached_tokens, 8, shared_blocks, 2);
     assert_int_equal(info.cached_blocks, 0); /* A holds them: they cost nothing */
-    assert_int_equal(info.taken_blocks, 1);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, taken_blocks, 1, stop, KVP_STOP_END);
 
     out[2] = open_committed(f, prompt_c, 10, &info);
     expect_row(f, out[2], (int32_t[]){4, 5, 6}, 3);
-    assert_int_equal(info.cached_tokens, 0);
-    assert_int_equal(info.taken_blocks, 3);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_fields(info, cached_tokens, 0, taken_blocks, 3, stop, KVP_STOP_MISS);
 }
 
 TEST(test_a_b_and_c_get_these_blocks)
@@ -114,8 +107,8 @@ TEST(test_a_b_and_c_get_these_blocks)
     open_abc(&f, seqs);
     static const uint32_t references[] = {0, 2, 2, 1, 1, 1, 1, 0};
     for (int32_t id = 1; id <= 7; id++) {
-        assert_int_equal(block(&f, id).ref_count, references[id]);
-        assert_int_equal(block(&f, id).state, id < 7 ? KVP_BLOCK_HELD : KVP_BLOCK_FREE);
+        assert_fields(block(&f, id), ref_count, references[id], state,
+                      id < 7 ? KVP_BLOCK_HELD : KVP_BLOCK_FREE);
     }
     assert_int_equal(block(&f, 3).sealed_units, 0); /* partial blocks are nobody else's */
     assert_int_equal(block(&f, 6).sealed_units, 0);
@@ -127,10 +120,8 @@ TEST(test_equal_tokens_after_different_prefixes_are_different_nodes)
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
-    int32_t of_a[S];
-    int32_t of_c[S];
-    uint32_t n_a;
-    uint32_t n_c;
+    int32_t of_a[S], of_c[S];
+    uint32_t n_a, n_c;
     assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 2, of_a, &n_a), KVP_OK);
     assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 5, of_c, &n_c), KVP_OK);
     assert_int_equal(n_a, S);
@@ -148,8 +139,7 @@ TEST(test_block_hashes_are_the_pure_functions_chain)
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
-    kvp_hash root;
-    kvp_hash hashes[2];
+    kvp_hash root, hashes[2];
     kvp_hash_input input = {.unit_tokens = S, .n_tokens = 10, .tokens = prompt_b};
     assert_int_equal(kvp_hash_root(S, 0, "seed", 4, &root), KVP_OK);
     assert_int_equal(kvp_hash_units(&input, &root, hashes), KVP_OK);
@@ -250,8 +240,7 @@ TEST(test_from_an_uncacheable_token_on_nothing_is_shared)
 
     kvp_seq second = open_committed(&f, prompt_image, 12, &info);
     expect_row(&f, second, (int32_t[]){1, 4, 5}, 3);
-    assert_int_equal(info.cached_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+    assert_fields(info, cached_tokens, 4, stop, KVP_STOP_UNCACHED);
 
     kvp_stats stats;
     assert_int_equal(kvp_cache_stats_get(f.cache, &stats), KVP_OK);

@@ -20,16 +20,13 @@ static void check_goes_on(int which, uint64_t seed)
     assert_ok(snap_load(&s, restored, &report));
     assert_report(&report);
     assert_sound(restored);
-    assert_int_equal(report.blocks, report.saved_blocks);
-    assert_int_equal(report.units, report.saved_units);
-    assert_int_equal(report.namespaces, SNAP_SPACES);
-    assert_int_equal(report.complete, 1);
+    assert_fields(report, blocks, report.saved_blocks, units, report.saved_units, namespaces,
+                  SNAP_SPACES, complete, 1);
     run_close(&run);
     const load_run other = run_again(restored, &run);
     const uint64_t evicted_before = run.n_evicted;
     run_on(&run, 300);
-    assert_int_equal(run.cached_tokens, other.cached_tokens);
-    assert_int_equal(run.n_evicted, other.n_evicted);
+    assert_fields(run, cached_tokens, other.cached_tokens, n_evicted, other.n_evicted);
     assert_true(run.n_evicted > evicted_before);
     assert_true(run.digest == other.digest);
     snap_drop(&s);
@@ -39,15 +36,14 @@ static void check_goes_on(int which, uint64_t seed)
 
 TEST(test_hits_and_victims_go_on_as_if_nothing_had_happened)
 {
-    for (int which = 0; which <= SNAP_CHUNKED; which++) {
+    for (int which = 0; which <= SNAP_CHUNKED; which++)
         for (uint64_t seed = 1; seed <= 6; seed++)
             check_goes_on(which, seed * 77);
-    }
 }
 
 TEST(test_saving_changes_nothing)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 14);
     leave_cached(&w, ints(100), 9);
     const kvp_snapshot_options options = snap_options();
@@ -58,7 +54,6 @@ TEST(test_saving_changes_nothing)
     assert_unchanged(&w, assert_status(KVP_E_IO, kvp_snapshot_save(w.cache, &options, &sink)));
     close_seq(&w, seq);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_a_saved_cache_saves_the_same_bytes_again)
@@ -108,7 +103,7 @@ TEST(test_copies_and_steps_must_be_over)
 
 TEST(test_only_a_new_cache_takes_it)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
     assert_unchanged(&w, assert_status(KVP_E_STATE, snap_load(&s, w.cache, NULL)));
@@ -130,12 +125,11 @@ TEST(test_only_a_new_cache_takes_it)
     kvp_cache_destroy(cache);
     snap_drop(&log);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_what_is_foreign_is_refused_before_anything)
 {
-    world w = tiers_world(15, 15);
+    scoped_world w = tiers_world(15, 15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
     const kvp_config same = tiers_config(4, 4, 15, 15);
@@ -173,12 +167,11 @@ TEST(test_what_is_foreign_is_refused_before_anything)
     assert_status(KVP_E_FORMAT, snap_load(&s, cache, NULL));
     kvp_cache_destroy(cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_what_was_flushed_or_invalidated_is_not_saved)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(100), 8);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     leave_cached(&w, ints(0), 12);
@@ -196,12 +189,11 @@ TEST(test_what_was_flushed_or_invalidated_is_not_saved)
     close_seq(&w, seq);
     kvp_cache_destroy(other.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_namespaces_are_there_until_the_last_opener_leaves)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
     const kvp_config config = config_of(4, 4, 15);
@@ -215,14 +207,12 @@ TEST(test_namespaces_are_there_until_the_last_opener_leaves)
     assert_int_equal(stats_of(&other).open_namespaces, 0);
     kvp_cache_destroy(other.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_wrong_hashes_from_outside_are_right_afterwards)
 {
-    world w = small_world(15);
-    kvp_hash hashes[4];
-    kvp_hash root;
+    scoped_world w = small_world(15);
+    kvp_hash hashes[4], root;
     const kvp_hash_input input = {.unit_tokens = 4, .tokens = ints(0), .n_tokens = 16};
     assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
     assert_ok(kvp_hash_units(&input, &root, hashes));
@@ -243,12 +233,11 @@ TEST(test_wrong_hashes_from_outside_are_right_afterwards)
     close_seq(&w, seq);
     kvp_cache_destroy(other.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_arguments)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     snap s = snap_of(w.cache, NULL);
     const kvp_sink sink = snap_sink(&s);
     const kvp_source source = snap_source(&s);
@@ -281,11 +270,8 @@ TEST(test_arguments)
     assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
     kvp_snapshot_options_init(NULL);
     assert_ok(kvp_snapshot_peek(&source, &info));
-    assert_int_equal(info.block_tokens, 4);
-    assert_int_equal(info.n_blocks, 16);
-    assert_int_equal(info.model_bytes, 3);
+    assert_fields(info, block_tokens, 4, n_blocks, 16, model_bytes, 3);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* A snapshot for the tests of the command. */
@@ -334,7 +320,7 @@ TEST(test_many_namespaces)
     kvp_config config = config_of(4, 4, N + 2);
     kvp_snapshot_report report;
     config.max_namespaces = N + 1; /* one is the world's */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
     for (int i = 0; i < N; i++) {
         char name[12];
@@ -346,8 +332,7 @@ TEST(test_many_namespaces)
     snap s = snap_of(w.cache, NULL);
     assert_ok(snap_load(&s, restored, &report));
     assert_report(&report);
-    assert_int_equal(report.namespaces, N + 1);
-    assert_int_equal(report.blocks, (N + 2) / 3);
+    assert_fields(report, namespaces, N + 1, blocks, (N + 2) / 3);
     for (int i = 0; i < N; i++) {
         char name[12];
         kvp_ns ns;
@@ -364,14 +349,13 @@ TEST(test_many_namespaces)
     snap_drop(&s);
     snap_drop(&again);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 /* The unit before it was withdrawn: content that nobody can find any more is not saved. */
 TEST(test_what_cannot_be_reached_is_not_saved)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
     kvp_snapshot_report report;
     leave_cached(&w, ints(0), 12);
@@ -386,13 +370,12 @@ TEST(test_what_cannot_be_reached_is_not_saved)
     assert_sound(restored);
     snap_drop(&s);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 TEST(test_without_a_model)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
     kvp_cache *other = cache_of(&config);
     kvp_snapshot_options options;
@@ -407,7 +390,6 @@ TEST(test_without_a_model)
     snap_drop(&s);
     kvp_cache_destroy(other);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 /* More blocks with a copy of one unit than a record of duplicates holds. */
@@ -415,7 +397,7 @@ TEST(test_more_duplicates_than_a_record_holds)
 {
     enum { N = 1100 };
     const kvp_config config = config_of(4, 2, N + 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
     kvp_snapshot_report report;
     int32_t prompt[4] = {1, 2, 3, 0};
@@ -435,7 +417,6 @@ TEST(test_more_duplicates_than_a_record_holds)
     snap_drop(&s);
     snap_drop(&again);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 int main(int argc, char **argv)
@@ -449,8 +430,7 @@ int main(int argc, char **argv)
         config.groups[0].sink_tokens = KVP_CHUNKED;
         return write_file(argv[2], &config);
     }
-    if (argc == 4 && strcmp(argv[1], "--claim") == 0) {
+    if (argc == 4 && strcmp(argv[1], "--claim") == 0)
         return write_claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
-    }
     return run_all_tests(NULL, NULL);
 }

@@ -60,9 +60,8 @@ static int change_field(void *context, snap_record *record)
 {
     struct change *change = context;
     const struct row *row = change->row;
-    if (record->kind != row->kind || change->left-- > 0) {
+    if (record->kind != row->kind || change->left-- > 0)
         return 1;
-    }
     if (row->slots > 0 && row->kind == KVPI_SNAP_CONFIG) { /* with bytes */
         kvpi_bytes_store(record->payload + 36, KV_BYTES, 8);
         kvpi_bytes_store(record->payload + 92, row->slots, 4);
@@ -185,9 +184,8 @@ static int peek_groups(const struct bound *bound, void *context, uint64_t value)
 
 static int set_size(void *context, snap_record *record)
 {
-    if (record->number == 0) {
+    if (record->number == 0)
         kvpi_bytes_store(record->payload + 88, *(uint64_t *)context, 4);
-    }
     return 1;
 }
 
@@ -272,14 +270,11 @@ static int load(snap *s, const kvp_config *config, int with_kv)
     assert_report(&report);
     assert_sound(cache);
     kvp_cache_destroy(cache);
-    if (report.damaged_records > 0) {
+    if (report.damaged_records > 0)
         return RECORD;
-    }
-    for (int reason = 0; reason < KVP_DROP_REASONS; reason++) {
-        if (report.dropped_namespaces[reason] > 0 || report.dropped_blocks[reason] > 0) {
+    for (int reason = 0; reason < KVP_DROP_REASONS; reason++)
+        if (report.dropped_namespaces[reason] > 0 || report.dropped_blocks[reason] > 0)
             return reason + (report.dropped_namespaces[reason] > 0 ? SPACE : BLOCK);
-        }
-    }
     return 0;
 }
 
@@ -370,17 +365,15 @@ static void put_unit(snap_record *record, const struct unit *unit)
     }
     kvpi_hash_unit(&unit->above, tokens, U, keys, unit->n_keys, &hash);
     kvpi_snap_put(&b, hash.bytes, sizeof hash.bytes);
-    for (int i = 0; i < U; i++) {
+    for (int i = 0; i < U; i++)
         kvpi_snap_put_u32(&b, (uint32_t)tokens[i]);
-    }
     kvpi_snap_put_u32(&b, unit->n_keys);
     for (uint32_t i = 0; i < unit->n_keys; i++) {
         kvpi_snap_put_u32(&b, keys[i].type);
         kvpi_snap_put_u32(&b, (uint32_t)keys[i].offset);
         kvpi_snap_put_u32(&b, unit->key_bytes);
-        for (uint32_t k = 0; k < unit->key_bytes; k++) {
+        for (uint32_t k = 0; k < unit->key_bytes; k++)
             *b.at++ = 0;
-        }
     }
     record->n = (uint32_t)(b.at - record->payload);
 }
@@ -388,12 +381,10 @@ static void put_unit(snap_record *record, const struct unit *unit)
 static int set_unit(void *context, snap_record *record)
 {
     struct unit *unit = context;
-    if (record->kind == KVPI_SNAP_NODE && record->payload[0] == 1) {
+    if (record->kind == KVPI_SNAP_NODE && record->payload[0] == 1)
         memcpy(unit->above.bytes, record->payload + 12, sizeof unit->above.bytes);
-    }
-    if (record->kind == KVPI_SNAP_NODE && record->payload[0] == 2) {
+    if (record->kind == KVPI_SNAP_NODE && record->payload[0] == 2)
         put_unit(record, unit);
-    }
     return 1;
 }
 

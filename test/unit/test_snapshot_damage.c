@@ -155,10 +155,9 @@ TEST(test_cut_at_every_byte)
             assert_int_equal(last, 0);
             continue;
         }
-        assert_int_equal(report.saved_blocks, whole.saved_blocks);
-        assert_int_equal(report.dropped_blocks[KVP_DROP_CUT], whole.blocks - report.blocks);
-        assert_int_equal(report.dropped_namespaces[KVP_DROP_CUT], 3 - report.namespaces);
-        assert_int_equal(report.complete, 0);
+        assert_fields(report, saved_blocks, whole.saved_blocks, dropped_blocks[KVP_DROP_CUT],
+                      whole.blocks - report.blocks, dropped_namespaces[KVP_DROP_CUT],
+                      3 - report.namespaces, complete, 0);
         assert_true(report.blocks >= last); /* never less of a longer file */
         last = report.blocks;
     }
@@ -190,8 +189,7 @@ static void flip_all(snap *s, const kvp_config *config, memory *m)
             assert_true(i < 8 || report.saved_blocks == 0);
             continue;
         }
-        assert_int_equal(report.saved_blocks, whole.saved_blocks);
-        assert_int_equal(report.saved_units, whole.saved_units);
+        assert_fields(report, saved_blocks, whole.saved_blocks, saved_units, whole.saved_units);
         assert_true(report.damaged_records <= 1 && (report.complete || report.damaged_records));
         if (report.damaged_records == 0) {
             assert_int_equal(report.blocks, whole.blocks);
@@ -221,8 +219,7 @@ TEST(test_a_bit_flipped_in_every_byte_with_kv)
 /* Every byte of every record but the first; gives the kinds that there were. */
 static uint32_t forge_all(const snap *s, const kvp_config *config)
 {
-    uint32_t n_kinds = 0;
-    uint32_t kind = 0;
+    uint32_t n_kinds = 0, kind = 0;
     for (uint32_t number = 1; number < 200; number++) {
         for (size_t byte = 0; byte == 0 || kind != 0; byte++) {
             kvp_snapshot_report report;
@@ -262,9 +259,8 @@ TEST(test_both_heads_gone_is_a_cut)
     assert_int_equal(report.complete, 1);
     head[18] ^= 1;
     assert_ok(try_load(&s, &config, NULL, &report));
-    assert_int_equal(report.complete, 0);
-    assert_int_equal(report.namespaces, 0);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_CUT], report.saved_blocks);
+    assert_fields(report, complete, 0, namespaces, 0, dropped_blocks[KVP_DROP_CUT],
+                  report.saved_blocks);
     snap_drop(&s);
 }
 
@@ -355,13 +351,12 @@ TEST(test_far_more_nodes_than_there_is_room_for)
 {
     kvp_config config = config_with(63, 0);
     kvp_snapshot_report whole, report;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     for (int32_t i = 0; i < 63; i++)
         leave_cached(&w, ints(10 * i), 4);
     snap s = snap_of(w.cache, NULL);
     assert_ok(try_load(&s, &config, NULL, &whole));
-    assert_int_equal(whole.blocks, 63);
-    assert_int_equal(whole.units, 126);
+    assert_fields(whole, blocks, 63, units, 126);
     config.n_nodes = 5;
     kvp_cache *cache = cache_of(&config);
     assert_ok(snap_load(&s, cache, &report));
@@ -369,17 +364,14 @@ TEST(test_far_more_nodes_than_there_is_room_for)
     assert_sound(cache);
     kvp_cache_destroy(cache);
     assert_int_equal(report.blocks, 2); /* a root, and two units for each */
-    assert_int_equal(report.dropped_blocks[KVP_DROP_NO_ROOM], 61);
-    assert_int_equal(report.damaged_records, 0);
-    assert_int_equal(report.complete, 1);
+    assert_fields(report, dropped_blocks[KVP_DROP_NO_ROOM], 61, damaged_records, 0, complete, 1);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_keys_and_namespaces_without_room)
 {
     kvp_config config = config_with(15, 0);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key key = {1, 0, 2, 1, "k"};
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.keys = &key;
@@ -396,19 +388,15 @@ TEST(test_keys_and_namespaces_without_room)
     other.max_unit_keys = 0;
     kvp_cache *cache = cache_of(&other);
     assert_ok(snap_load(&s, cache, &report));
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_NO_ROOM], 2);
+    assert_fields(report, blocks, 1, dropped_blocks[KVP_DROP_NO_ROOM], 2);
     kvp_cache_destroy(cache);
     other = config;
     other.max_namespaces = 1;
     cache = cache_of(&other);
     assert_ok(snap_load(&s, cache, &report));
-    assert_int_equal(report.namespaces, 1);
-    assert_int_equal(report.dropped_namespaces[KVP_DROP_NO_ROOM], 1);
-    assert_int_equal(report.blocks, 3);
+    assert_fields(report, namespaces, 1, dropped_namespaces[KVP_DROP_NO_ROOM], 1, blocks, 3);
     kvp_cache_destroy(cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_every_put_and_get_may_fail)
@@ -422,8 +410,7 @@ TEST(test_every_put_and_get_may_fail)
         memory other = {.fail_at = i};
         kvp_snapshot_report report;
         assert_ok(try_load(&s, &config, &other, &report));
-        assert_int_equal(report.blocks, whole.blocks - 1);
-        assert_int_equal(report.dropped_blocks[KVP_DROP_KV], 1);
+        assert_fields(report, blocks, whole.blocks - 1, dropped_blocks[KVP_DROP_KV], 1);
     }
     kvp_cache *cache = cache_of(&config);
     const kvp_source source = snap_source(&s);

@@ -71,10 +71,9 @@ static records saved(int with_kv)
 
 static record *find(records *r, uint32_t kind, uint32_t nth)
 {
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t i = 0; i < r->n; i++)
         if (r->at[i].kind == kind && nth-- == 0)
             return &r->at[i];
-    }
     fail();
     return NULL;
 }
@@ -147,9 +146,7 @@ TEST(test_unchanged_it_is_all_there)
     for (int with_kv = 0; with_kv < 2; with_kv++) {
         const records r = saved(with_kv);
         const kvp_snapshot_report report = load(&r, with_kv);
-        assert_int_equal(report.blocks, 2);
-        assert_int_equal(report.units, 4);
-        assert_int_equal(report.complete, 1);
+        assert_fields(report, blocks, 2, units, 4, complete, 1);
     }
 }
 
@@ -160,8 +157,7 @@ TEST(test_one_node_in_two_blocks)
     *again = *find(&r, KVPI_SNAP_BLOCK, 0);
     again->payload[0] = 9; /* a block that is free */
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.blocks, 2);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+    assert_fields(report, blocks, 2, dropped_blocks[KVP_DROP_DAMAGED], 1);
 }
 
 TEST(test_one_block_for_two_nodes)
@@ -169,8 +165,7 @@ TEST(test_one_block_for_two_nodes)
     records r = saved(0);
     find(&r, KVPI_SNAP_BLOCK, 1)->payload[0] = find(&r, KVPI_SNAP_BLOCK, 0)->payload[0];
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+    assert_fields(report, blocks, 1, dropped_blocks[KVP_DROP_DAMAGED], 1);
 }
 
 TEST(test_a_block_that_ends_before_its_deepest_unit)
@@ -180,8 +175,7 @@ TEST(test_a_block_that_ends_before_its_deepest_unit)
     assert_int_equal(block->payload[12], 2);
     block->payload[12] = block->payload[16] = 1; /* one place, one bit of the mask */
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+    assert_fields(report, blocks, 1, dropped_blocks[KVP_DROP_DAMAGED], 1);
 }
 
 /* Each prompt's second unit says that it is of the other prompt's namespace. */
@@ -194,9 +188,7 @@ TEST(test_a_node_below_one_of_another_namespace)
         assert_int_equal(node->payload[8], number - 1); /* the node above */
         node->payload[4] ^= 1;
         const kvp_snapshot_report report = load(&r, 0);
-        assert_int_equal(report.namespaces, 2);
-        assert_int_equal(report.blocks, 1);
-        assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+        assert_fields(report, namespaces, 2, blocks, 1, dropped_blocks[KVP_DROP_DAMAGED], 1);
     }
 }
 
@@ -223,8 +215,7 @@ TEST(test_kv_that_is_too_short_or_another_blocks)
     records r = saved(1);
     find(&r, KVPI_SNAP_KV, 1)->n--;
     kvp_snapshot_report report = load(&r, 1);
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_KV], 1);
+    assert_fields(report, blocks, 1, dropped_blocks[KVP_DROP_KV], 1);
     r = saved(1);
     find(&r, KVPI_SNAP_KV, 1)->n++;
     assert_int_equal(load(&r, 1).blocks, 1);
@@ -242,8 +233,7 @@ TEST(test_block_without_its_kv_at_the_end)
     r.n = (uint32_t)(find(&r, KVPI_SNAP_KV, 1) - r.at);
     const kvp_snapshot_report report = load(&r, 1);
     assert_false(report.complete);
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_KV], 1);
+    assert_fields(report, blocks, 1, dropped_blocks[KVP_DROP_KV], 1);
 }
 
 /* Under right checksums: nothing is made of a configuration that no cache can have. */
@@ -301,9 +291,8 @@ TEST(test_sizes_out_of_range)
         snap s = written(&r);
         const kvp_source source = snap_source(&s);
         assert_status(i == 0 ? KVP_OK : KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
-        if (i == 0) {
+        if (i == 0)
             assert_int_equal(info.groups[0].block_tokens, 8);
-        }
         snap_drop(&s);
     }
 }
@@ -339,9 +328,7 @@ TEST(test_a_namespace_that_is_not_counted)
     records r = saved_in("b", 0);
     find(&r, KVPI_SNAP_SPACE, 1)->payload[0] = 2;
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.namespaces, 1);
-    assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
-    assert_int_equal(report.blocks, 1);
+    assert_fields(report, namespaces, 1, dropped_namespaces[KVP_DROP_DAMAGED], 1, blocks, 1);
 }
 
 TEST(test_a_name_that_is_too_long)
@@ -353,8 +340,7 @@ TEST(test_a_name_that_is_too_long)
     space->payload[5] = (KVP_NAME_MAX_BYTES + 1) >> 8;
     space->n += KVP_NAME_MAX_BYTES;
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.namespaces, 1);
-    assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
+    assert_fields(report, namespaces, 1, dropped_namespaces[KVP_DROP_DAMAGED], 1);
 }
 
 TEST(test_two_namespaces_of_one_name)
@@ -364,10 +350,8 @@ TEST(test_two_namespaces_of_one_name)
     space->payload[4] = 0; /* the first one has no name */
     space->n = 8;
     const kvp_snapshot_report report = load(&r, 0);
-    assert_int_equal(report.namespaces, 1);
-    assert_int_equal(report.dropped_namespaces[KVP_DROP_NO_ROOM], 1);
-    assert_int_equal(report.blocks, 1);
-    assert_int_equal(report.dropped_blocks[KVP_DROP_NO_ROOM], 1);
+    assert_fields(report, namespaces, 1, dropped_namespaces[KVP_DROP_NO_ROOM], 1, blocks, 1,
+                  dropped_blocks[KVP_DROP_NO_ROOM], 1);
 }
 
 /* It comes after nodes, which have taken all that there are. */
@@ -389,9 +373,7 @@ TEST(test_a_namespace_without_a_node)
     assert_ok(snap_load(&s, cache, &report));
     assert_report(&report);
     assert_sound(cache);
-    assert_int_equal(report.namespaces, 1);
-    assert_int_equal(report.dropped_namespaces[KVP_DROP_NO_ROOM], 1);
-    assert_int_equal(report.blocks, 1);
+    assert_fields(report, namespaces, 1, dropped_namespaces[KVP_DROP_NO_ROOM], 1, blocks, 1);
     kvp_cache_destroy(cache);
     snap_drop(&s);
 }
@@ -467,10 +449,8 @@ TEST(test_a_record_that_is_larger_than_any)
         assert_ok(snap_load(&s, cache, &report));
         assert_report(&report);
         assert_sound(cache);
-        assert_int_equal(report.complete, cut == 0);
-        assert_int_equal(report.damaged_records, cut == 0);
-        assert_int_equal(report.blocks, cut == 0 ? 2 : 0);
-        assert_int_equal(report.dropped_blocks[KVP_DROP_CUT], cut == 0 ? 0 : 2);
+        assert_fields(report, complete, cut == 0, damaged_records, cut == 0, blocks,
+                      cut == 0 ? 2 : 0, dropped_blocks[KVP_DROP_CUT], cut == 0 ? 0 : 2);
         kvp_cache_destroy(cache);
     }
     snap_drop(&s);
@@ -480,7 +460,7 @@ TEST(test_records_out_of_order_or_twice)
 {
     const kvp_config config = config_of(4, 2, 15);
     const kvp_snapshot_options options = snap_options();
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     snap s = snap_of(w.cache, NULL);
     const size_t at = 8 + KVPI_SNAP_OVERHEAD + s.bytes[12] + 256u * s.bytes[13];
@@ -495,12 +475,10 @@ TEST(test_records_out_of_order_or_twice)
     const kvp_source source = snap_source(&twice);
     assert_ok(kvp_snapshot_load(cache, &options, &source, &report));
     assert_report(&report);
-    assert_int_equal(report.damaged_records, 1);
-    assert_int_equal(report.blocks, 1);
+    assert_fields(report, damaged_records, 1, blocks, 1);
     kvp_cache_destroy(cache);
     snap_drop(&twice);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

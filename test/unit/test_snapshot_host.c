@@ -43,7 +43,7 @@ static uint32_t hits(world *w, const int32_t *tokens)
 
 TEST(test_host_duplicates_are_restored)
 {
-    world w = make_duplicates();
+    scoped_world w = make_duplicates();
     kvp_cache *restored;
     kvp_snapshot_report report;
     kvp_config config;
@@ -70,7 +70,6 @@ TEST(test_host_duplicates_are_restored)
     snap_drop(&s);
     snap_drop(&again);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -43,6 +43,8 @@ static void end_halves(halves *h)
     snap_drop(&h->saved);
 }
 
+#define scoped_halves ENDED_BY(end_halves) halves
+
 static kvp_cache *load(snap *s, const kvp_config *config, kvp_snapshot_report *report)
 {
     kvp_cache *cache = NULL;
@@ -71,10 +73,9 @@ static snap without(const snap *s, int (*keep)(uint32_t nth))
     const kvp_sink sink = snap_sink(&out);
     uint32_t nth = 0;
     assert_int_equal(sink.write(&out, s->bytes, 8), 0);
-    for (size_t at = 8; at < s->n; at = behind(s, at)) {
+    for (size_t at = 8; at < s->n; at = behind(s, at))
         if (kind_at(s, at) != KVPI_SNAP_LEARNED || keep(nth++))
             assert_int_equal(sink.write(&out, s->bytes + at, behind(s, at) - at), 0);
-    }
     return out;
 }
 
@@ -109,7 +110,7 @@ static int all_but_blocks(uint32_t nth)
 TEST(test_the_same_victims)
 {
     const kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     kvp_snapshot_report report;
     uint64_t n_hits = 0;
     kvp_cache *cache = load(&h.saved, &config, &report);
@@ -130,12 +131,10 @@ TEST(test_the_same_victims)
     }
     kvp_stats stats;
     assert_ok(kvp_cache_stats_get(cache, &stats)); /* of this process */
-    assert_int_equal(stats.fallback_references, 0);
-    assert_int_equal(stats.references, 20 * SCAN_BLOCKS);
+    assert_fields(stats, fallback_references, 0, references, 20 * SCAN_BLOCKS);
     assert_true(stats.learned_hits <= n_hits);
     assert_sound(cache);
     kvp_cache_destroy(cache);
-    end_halves(&h);
 }
 
 /* Saved again at once, it is the same file. */
@@ -143,7 +142,7 @@ TEST(test_the_same_bytes)
 {
     const kvp_config config = learned_config(USABLE);
     const kvp_snapshot_options options = snap_options();
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     kvp_snapshot_report report;
     kvp_cache *cache = load(&h.saved, &config, &report);
     snap again = snap_of(cache, &options);
@@ -151,7 +150,6 @@ TEST(test_the_same_bytes)
     assert_memory_equal(again.bytes, h.saved.bytes, again.n);
     snap_drop(&again);
     kvp_cache_destroy(cache);
-    end_halves(&h);
 }
 
 /* Blocks are there all the same, and it begins to learn anew. */
@@ -160,21 +158,19 @@ TEST(test_all_or_nothing)
     int (*const keeps[])(uint32_t) = {none, all_but_the_first, all_but_a_class, all_but_entries,
                                       all_but_blocks};
     const kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     for (size_t i = 0; i < sizeof keeps / sizeof *keeps; i++) {
         snap part = without(&h.saved, keeps[i]);
         kvp_snapshot_report report;
         uint64_t n_hits = 0;
         kvp_cache *cache = load(&part, &config, &report);
-        assert_int_equal(report.learned, 0);
-        assert_int_equal(report.blocks, report.saved_blocks);
+        assert_fields(report, learned, 0, blocks, report.saved_blocks);
         assert_int_equal(kvpi_leaves_policy(&cache->pool.leaves)->references, 0);
         assert_true(scan(cache, 20, &n_hits) != h.digest);
         assert_true(n_hits < h.n_hits);
         kvp_cache_destroy(cache);
         snap_drop(&part);
     }
-    end_halves(&h);
 }
 
 static int get_nothing(void *context, const kvp_snapshot_block *block, void *out)
@@ -197,7 +193,7 @@ TEST(test_other_ids)
     kvp_snapshot_options options = snap_options();
     kvp_snapshot_report report;
     kvp_cache *cache;
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     options.block_bytes = 1;
     options.get = get_nothing;
     options.put = put_nothing;
@@ -207,26 +203,21 @@ TEST(test_other_ids)
     assert_ok(kvp_snapshot_load(cache, &options, &source, &report));
     assert_report(&report);
     assert_sound(cache);
-    assert_int_equal(report.learned, 0);
-    assert_int_equal(report.blocks, report.saved_blocks);
+    assert_fields(report, learned, 0, blocks, report.saved_blocks);
     snap_drop(&s);
     kvp_cache_destroy(cache);
-    end_halves(&h);
 }
 
 /* A cache with LRU takes the blocks and leaves the rest. */
 TEST(test_other_caches)
 {
     kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     kvp_snapshot_report report;
     config.policy = KVP_POLICY_LRU;
     kvp_cache *cache = load(&h.saved, &config, &report);
-    assert_int_equal(report.learned, 0);
-    assert_int_equal(report.damaged_records, 0);
-    assert_int_equal(report.complete, 1);
+    assert_fields(report, learned, 0, damaged_records, 0, complete, 1);
     kvp_cache_destroy(cache);
-    end_halves(&h);
 }
 
 /* --------------------------------------------------------------------------------------- forged */
@@ -259,10 +250,9 @@ TEST(test_forged_words)
 {
     static const uint32_t values[] = {0, 1, 63, 64, 0x7fffffff, 0x80000000, UINT32_MAX};
     const kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     uint64_t random = 7;
-    uint32_t n_learned = 0, n_refused = 0;
-    uint32_t number = 0;
+    uint32_t n_learned = 0, n_refused = 0, number = 0;
     for (size_t at = 8; at < h.saved.n; at = behind(&h.saved, at), number++) {
         const size_t n_words = kvpi_bytes_load32(h.saved.bytes + at + 4) / 4;
         if (kind_at(&h.saved, at) != KVPI_SNAP_LEARNED)
@@ -282,7 +272,6 @@ TEST(test_forged_words)
         }
     }
     assert_true(n_learned > 50 && n_refused > 50);
-    end_halves(&h);
 }
 
 /* The first record's words that are bounded: the most that is accepted, and one more. */
@@ -299,7 +288,7 @@ TEST(test_one_too_many)
         {0, 12, UINT64_C(1) << 32, 8}              /* groups that came back */
     };
     const kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     uint32_t number = 0;
     for (size_t at = 8; kind_at(&h.saved, at) != KVPI_SNAP_LEARNED; at = behind(&h.saved, at))
         number++;
@@ -313,14 +302,13 @@ TEST(test_one_too_many)
             kvp_cache_destroy(cache);
             snap_drop(&s);
         }
-    end_halves(&h);
 }
 
 /* An index that no counts give would overflow where it is multiplied. */
 TEST(test_forged_index)
 {
     const kvp_config config = learned_config(USABLE);
-    halves h = make_halves();
+    scoped_halves h = make_halves();
     uint32_t n_seen = 0, number = 0;
     for (size_t at = 8; at < h.saved.n && n_seen < 2; at = behind(&h.saved, at), number++) {
         if (kind_at(&h.saved, at) == KVPI_SNAP_LEARNED && n_seen++ == 1) { /* the first class */
@@ -332,7 +320,6 @@ TEST(test_forged_index)
             snap_drop(&s);
         }
     }
-    end_halves(&h);
 }
 
 TEST_MAIN(NULL, NULL)

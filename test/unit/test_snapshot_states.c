@@ -138,15 +138,13 @@ TEST(test_other_sizes)
     kvp_snapshot_info info;
     const kvp_source source = snap_source(&s);
     assert_ok(kvp_snapshot_peek(&source, &info));
-    assert_int_equal(info.state_slots, 9);
-    assert_int_equal(info.state_bytes, STATE_BYTES);
+    assert_fields(info, state_slots, 9, state_bytes, STATE_BYTES);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const kvp_config config = config_with(sizes[i][0], sizes[i][1]);
         kvp_snapshot_report report;
         m = (memory){0};
         assert_ok(try_load(&s, &config, 1, &m, &report));
-        assert_int_equal(report.complete, 1);
-        assert_int_equal(report.damaged_records, 0);
+        assert_fields(report, complete, 1, damaged_records, 0);
         assert_int_equal(report.blocks + report.dropped_blocks[KVP_DROP_NO_ROOM],
                          report.saved_blocks);
         assert_int_equal(report.blocks == report.saved_blocks, i < 2);
@@ -163,7 +161,7 @@ TEST(test_other_sizes)
 TEST(test_hits_are_the_same)
 {
     const kvp_config config = config_with(20, 9);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = open_seq(&w, ints(0), 15, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
@@ -185,7 +183,6 @@ TEST(test_hits_are_the_same)
     assert_int_equal(info.read_slot, 1); /* the saved cache's own id */
     snap_drop(&s);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 /* A bit of every byte: nothing wrong comes in, with bytes and without, and the sums are right. */
@@ -241,17 +238,15 @@ TEST(test_what_makes_no_sense_is_dropped)
     const kvp_config config = config_with(20, 9);
     memory m = {.n_calls = 1};
     snap s = small_snap(&m, 12);
-    uint32_t n_checkpoints = 0;
-    uint32_t kind = 1;
+    uint32_t n_checkpoints = 0, kind = 1;
     for (uint32_t number = 1; kind != 0; number++) {
         size_t byte = 0;
         for (kind = 1; kind != 0; byte++) {
             kvp_snapshot_report report;
             m = (memory){0};
             snap forged = snap_forge(&s, number, byte, &kind);
-            if (kind == KVPI_SNAP_CHECKPOINT || byte == 0) {
+            if (kind == KVPI_SNAP_CHECKPOINT || byte == 0)
                 assert_ok(try_load(&forged, &config, 0, &m, &report));
-            }
             n_checkpoints += kind == KVPI_SNAP_CHECKPOINT;
             snap_drop(&forged);
         }
@@ -277,8 +272,7 @@ TEST(test_what_depends_on_it_is_dropped)
 {
     const kvp_config config = config_with(20, 9);
     memory m = {0};
-    kvp_snapshot_report whole;
-    kvp_snapshot_report report;
+    kvp_snapshot_report whole, report;
     snap s = small_snap(&m, 60);
     assert_ok(try_load(&s, &config, 1, &m, &whole));
     const uint32_t n_states = m.n_told;
@@ -404,7 +398,7 @@ TEST(test_what_nobody_hits_is_not_saved)
 {
     const kvp_config config = config_with(20, 9);
     kvp_snapshot_info info;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     for (uint32_t n = 4; n <= 8; n += 4) {
         assert_ok(kvp_seq_commit(w.cache, seq, n));
@@ -429,7 +423,6 @@ TEST(test_what_nobody_hits_is_not_saved)
     assert_ok(kvp_snapshot_peek(&source, &info));
     assert_int_equal(info.saved_blocks, 0);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* The caller cannot give the n-th block, or state. */
@@ -460,9 +453,8 @@ TEST(test_records_that_disagree)
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 4, 0), 2); /* its class, as it was */
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 8, 4), 1); /* no node */
     uint32_t n = 0;
-    for (uint32_t node = 1; node <= 3; node++) { /* one of them has the first checkpoint */
+    for (uint32_t node = 1; node <= 3; node++) /* one of them has the first checkpoint */
         n += with_another(KVPI_SNAP_CHECKPOINT, 8, node);
-    }
     assert_int_equal(n, 5);
     assert_int_equal(with_another(KVPI_SNAP_STATE, 0, 8), 1); /* of another slot */
 }

@@ -66,9 +66,7 @@ static void look(const engine *e, const stream *s)
 /* The pass over `from`..n leaves a state after each token that has a slot, and after the last. */
 static void run_pass(engine *e, const stream *s, uint32_t from, uint32_t n, int fails)
 {
-    int32_t read;
-    int32_t write;
-    int32_t ring[KVP_STATE_RING_MAX];
+    int32_t read, write, ring[KVP_STATE_RING_MAX];
     uint32_t n_ring;
     assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
     assert_ok(
@@ -76,9 +74,8 @@ static void run_pass(engine *e, const stream *s, uint32_t from, uint32_t n, int 
     uint64_t state = read == 0 ? INITIAL_STATE : e->slots[KVP_DEVICE][read];
     for (uint32_t i = from; i < n; i++) {
         state = state_behind(state, s->tokens[i]);
-        if (i - from < n_ring - 1) {
+        if (i - from < n_ring - 1)
             e->slots[KVP_DEVICE][ring[i - from]] = fails ? GARBAGE : state;
-        }
     }
     e->slots[KVP_DEVICE][write] = fails ? GARBAGE : state;
 }
@@ -111,9 +108,8 @@ static void open_one(engine *e, stream *s)
     s->open = status == KVP_OK;
     e->n_short += status != KVP_OK;
     e->n_hits += s->open && info.hit_tokens > 0;
-    if (s->open) {
+    if (s->open)
         look(e, s);
-    }
 }
 
 /* A chunk ends where open says, or at a unit, or anywhere. */
@@ -123,9 +119,8 @@ static void compute(engine *e, stream *s)
     const kvp_state_info state = state_of(&e->w, s->seq);
     const uint32_t left = info.n_tokens - info.computed_tokens;
     uint32_t n = info.computed_tokens + 1 + draw(&e->random, left);
-    if (left == 0 || state.lost || state.write_slot == 0 || info.writable_tokens < info.n_tokens) {
+    if (left == 0 || state.lost || state.write_slot == 0 || info.writable_tokens < info.n_tokens)
         return;
-    }
     n = state.branch_end > info.computed_tokens && state.branch_end <= info.n_tokens
             ? state.branch_end
             : n;
@@ -137,9 +132,8 @@ static void extend_one(engine *e, stream *s)
 {
     const kvp_seq_info info = info_of(&e->w, s->seq);
     const uint32_t n = draw(&e->random, 6);
-    if (info.n_tokens + n > MOST) {
+    if (info.n_tokens + n > MOST)
         return;
-    }
     draw_alike(&e->random, s->tokens, info.n_tokens, n);
     const kvp_status status = kvp_seq_extend(e->w.cache, s->seq, s->tokens + info.n_tokens, n, 0);
     assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_DROPPED ||
@@ -162,26 +156,23 @@ static void verify_one(engine *e, stream *s)
                              .n_tokens = &n_new};
     kvp_admission admission;
     if (end > MOST || state_of(&e->w, s->seq).lost || before.known_tokens < before.n_tokens ||
-        end - before.computed_tokens > KVP_STATE_RING_MAX) {
+        end - before.computed_tokens > KVP_STATE_RING_MAX)
         return;
-    }
     draw_alike(&e->random, s->tokens, before.n_tokens, n_new);
     assert_ok(kvp_cache_can_extend(e->w.cache, &batch, &admission));
     const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
     assert_int_equal(status == KVP_OK, admission.verdict == KVP_ADMIT_OK);
     e->n_short += status != KVP_OK;
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         return;
-    }
     e->n_rings += state_of(&e->w, s->seq).ring_slots > 0;
     run_plan(e);
     run_pass(e, s, before.computed_tokens, end, 0);
     const uint32_t kept =
         before.computed_tokens + 1 + draw(&e->random, end - before.computed_tokens);
     const int cuts_first = (int)draw(&e->random, 2);
-    if (cuts_first) {
+    if (cuts_first)
         assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
-    }
     if (kept > before.n_tokens) {
         assert_ok(
             kvp_seq_fill(e->w.cache, s->seq, s->tokens + before.n_tokens, kept - before.n_tokens));
@@ -198,14 +189,12 @@ static void fork_one(engine *e, const stream *s, stream *child)
 {
     const uint32_t at = draw(&e->random, info_of(&e->w, s->seq).computed_tokens + 1);
     const uint32_t place = draw(&e->random, 2) ? at / 4 * 4 : KVP_END;
-    if (child->open) {
+    if (child->open)
         return;
-    }
     *child = *s;
     child->open = kvp_seq_fork(e->w.cache, s->seq, place, 0, &child->seq) == KVP_OK;
-    if (child->open) {
+    if (child->open)
         look(e, child);
-    }
 }
 
 static void cut_one(engine *e, stream *s)
@@ -290,14 +279,11 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, 
     engine e = {.w = make_world(&config), .has_host = host > 0, .random = seed};
     for (uint32_t i = 0; i < 4000; i++) {
         act(&e);
-        if (draw(&e.random, 3) == 0) {
+        if (draw(&e.random, 3) == 0)
             run_plan(&e);
-        }
-        for (uint32_t k = 0; k < SEQS; k++) {
-            if (e.streams[k].open) {
+        for (uint32_t k = 0; k < SEQS; k++)
+            if (e.streams[k].open)
                 look(&e, &e.streams[k]);
-            }
-        }
     }
     assert_true(e.n_hits > 20 && e.n_lost > 5 && e.n_kept > 20 && e.n_back > 5);
     assert_true(e.n_rings > 50 && e.n_accepted > 20 && e.n_cut > 20);

@@ -53,22 +53,18 @@ typedef struct engine {
 
 static pass *find_pass(engine *e, uint64_t number)
 {
-    for (uint32_t i = 0; i < OUT; i++) {
-        if (number != 0 && e->passes[i].number == number) {
+    for (uint32_t i = 0; i < OUT; i++)
+        if (number != 0 && e->passes[i].number == number)
             return &e->passes[i];
-        }
-    }
     return NULL;
 }
 
 static pass *oldest(engine *e)
 {
     pass *p = NULL;
-    for (uint32_t i = 0; i < OUT; i++) {
-        if (e->passes[i].number != 0 && (p == NULL || e->passes[i].number < p->number)) {
+    for (uint32_t i = 0; i < OUT; i++)
+        if (e->passes[i].number != 0 && (p == NULL || e->passes[i].number < p->number))
             p = &e->passes[i];
-        }
-    }
     return p;
 }
 
@@ -96,21 +92,18 @@ static uint64_t held_in(const engine *e, int32_t slot)
 static void run_work(engine *e, const pass *p, work *item, uint32_t k)
 {
     pass *before = item->there ? find_pass(e, item->after) : NULL;
-    if (!item->there || item->ran) {
+    if (!item->there || item->ran)
         return;
-    }
-    if (before != NULL) {
+    if (before != NULL)
         run_work(e, before, &before->items[k], k);
-    }
     run_plans(e, p);
     uint64_t state = held_in(e, item->read);
     item->ran = 1;
     item->found = state;
     e->n_garbage += state == GARBAGE;
     assert_true(state == GARBAGE || state == state_after(item->tokens, item->from));
-    for (uint32_t i = item->from; i < item->to && state != GARBAGE; i++) {
+    for (uint32_t i = item->from; i < item->to && state != GARBAGE; i++)
         state = state_behind(state, item->tokens[i]);
-    }
     e->slots[KVP_DEVICE][item->write] = p->fails ? GARBAGE : state;
 }
 
@@ -118,9 +111,8 @@ static void run_work(engine *e, const pass *p, work *item, uint32_t k)
 static void end_pass(engine *e, pass *p)
 {
     run_plans(e, p);
-    for (uint32_t k = 0; k < SEQS; k++) {
+    for (uint32_t k = 0; k < SEQS; k++)
         run_work(e, p, &p->items[k], k);
-    }
     for (uint32_t k = 0; k < SEQS; k++) {
         const work *item = &p->items[k];
         assert_true(!item->there || item->found == held_in(e, item->read));
@@ -132,9 +124,8 @@ static void look_at_all(const engine *e)
 {
     for (uint32_t k = 0; k < SEQS; k++) {
         const stream *s = &e->streams[k];
-        if (!s->open || state_of(&e->w, s->seq).lost) {
+        if (!s->open || state_of(&e->w, s->seq).lost)
             continue;
-        }
         const kvp_seq_info info = info_of(&e->w, s->seq);
         const uint32_t slot = state_of(&e->w, s->seq).read_slot;
         assert_int_equal(slot != 0, info.computed_tokens > 0);
@@ -154,11 +145,9 @@ static void begin(engine *e, pass *p)
         p->number = 0;
         return;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (copies[i].group == 1) {
+    for (uint32_t i = 0; i < n; i++)
+        if (copies[i].group == 1)
             p->copies[p->n_copies++] = copies[i];
-        }
-    }
     p->fails = draw(&e->random, 6) == 0;
 }
 
@@ -168,15 +157,13 @@ static void schedule(engine *e, pass *p)
     for (uint32_t k = 0; k < SEQS && p->number != 0; k++) {
         stream *s = &e->streams[k];
         work *item = &p->items[k];
-        if (!s->open || draw(&e->random, 3) == 0) {
+        if (!s->open || draw(&e->random, 3) == 0)
             continue;
-        }
         const kvp_seq_info info = info_of(&e->w, s->seq);
         if (info.tier == KVP_HOST || info.n_tokens == s->scheduled ||
             info.writable_tokens < info.n_tokens ||
-            kvp_meta_states(e->w.cache, &s->seq, 1, &item->read, &item->write) != KVP_OK) {
+            kvp_meta_states(e->w.cache, &s->seq, 1, &item->read, &item->write) != KVP_OK)
             continue;
-        }
         const uint32_t n = s->scheduled + 1 + draw(&e->random, info.n_tokens - s->scheduled);
         item->there = 1;
         item->from = s->scheduled;
@@ -192,9 +179,8 @@ static void schedule(engine *e, pass *p)
 /* What steps that are out compute of the sequence is of no use. */
 static void cut_work(engine *e, stream *s)
 {
-    for (uint32_t i = 0; i < OUT; i++) {
+    for (uint32_t i = 0; i < OUT; i++)
         e->passes[i].items[s - e->streams].cut = 1;
-    }
     s->newest = 0;
 }
 
@@ -209,40 +195,35 @@ static void report_failed(engine *e, const pass *p)
     for (uint32_t k = 0; k < SEQS; k++) {
         stream *s = &e->streams[k];
         int is_told = 0;
-        for (uint32_t i = 0; i < n && s->open; i++) {
+        for (uint32_t i = 0; i < n && s->open; i++)
             is_told |= seqs[i].bits == s->seq.bits;
-        }
         if (s->open && (is_told || (p->items[k].there && !p->items[k].cut))) {
             s->scheduled = info_of(&e->w, s->seq).computed_tokens;
             e->n_lost += state_of(&e->w, s->seq).lost;
         }
-        if (is_told) {
+        if (is_told)
             cut_work(e, s);
-        }
     }
 }
 
 static void report(engine *e)
 {
     pass *p = oldest(e);
-    if (p == NULL) {
+    if (p == NULL)
         return;
-    }
     end_pass(e, p);
-    if (p->fails) {
+    if (p->fails)
         report_failed(e, p);
-    } else {
+    else
         assert_ok(kvp_step_done(e->w.cache, p->number, NULL));
-    }
     p->number = 0;
 }
 
 /* All that is out ends, and all that waits runs. */
 static void drain(engine *e)
 {
-    while (oldest(e) != NULL) {
+    while (oldest(e) != NULL)
         report(e);
-    }
     begin(e, &e->passes[0]);
     report(e);
     look_at_all(e);
@@ -319,9 +300,8 @@ static void load_one(engine *e, const stream *s)
     kvp_load load = {
         .struct_size = sizeof(load), .group = 1, .entries = {entry - 1, entry}, .blocks = &slot};
     if (entry == 0 || kvp_load_begin(e->w.cache, e->w.ns, &prompt, &load) != KVP_OK ||
-        load.n_blocks == 0) {
+        load.n_blocks == 0)
         return;
-    }
     if (kvp_load_done(e->w.cache, load.number, &whole, 1, &loaded) != KVP_OK) {
         assert_ok(kvp_load_cancel(e->w.cache, load.number));
         return;
@@ -379,19 +359,17 @@ static uint32_t run(uint64_t seed, uint32_t blocks, uint32_t slots, uint32_t hos
     for (uint32_t i = 0; i < 5000; i++) {
         act(&e);
         pass *p = &e.passes[draw(&e.random, OUT)];
-        if (p->number == 0 && draw(&e.random, 2) == 0) {
+        if (p->number == 0 && draw(&e.random, 2) == 0)
             schedule(&e, p);
-        } else if (draw(&e.random, 4) == 0) {
+        else if (draw(&e.random, 4) == 0)
             report(&e);
-        }
         p = &e.passes[draw(&e.random, OUT)];
         if (p->number != 0) {
             const uint32_t k = draw(&e.random, SEQS);
             run_work(&e, p, &p->items[k], k);
         }
-        if (draw(&e.random, 40) == 0) {
+        if (draw(&e.random, 40) == 0)
             drain(&e);
-        }
     }
     drain(&e);
     assert_true(e.n_hits > 20 && e.n_kept > 20 && e.n_out > 50 && e.n_in > 50);

@@ -61,11 +61,9 @@ typedef struct engine {
 
 static pass *find_pass(engine *e, uint64_t number)
 {
-    for (uint32_t i = 0; i < OUT; i++) {
-        if (number != 0 && e->passes[i].number == number) {
+    for (uint32_t i = 0; i < OUT; i++)
+        if (number != 0 && e->passes[i].number == number)
             return &e->passes[i];
-        }
-    }
     return NULL;
 }
 
@@ -82,9 +80,8 @@ static int reads_bad(const engine *e, const work *item, uint32_t k)
     for (uint32_t i = 0; i < OUT; i++) {
         const work *other = &e->passes[i].items[k];
         if (e->passes[i].number != 0 && other != item && other->there && other->bad &&
-            other->write == item->read) {
+            other->write == item->read)
             return 1;
-        }
     }
     return 0;
 }
@@ -92,12 +89,10 @@ static int reads_bad(const engine *e, const work *item, uint32_t k)
 static void run_work(engine *e, const pass *p, work *item, uint32_t k)
 {
     pass *before = item->there ? find_pass(e, item->after) : NULL;
-    if (!item->there || item->ran) {
+    if (!item->there || item->ran)
         return;
-    }
-    if (before != NULL) {
+    if (before != NULL)
         run_work(e, before, &before->items[k], k);
-    }
     uint64_t state = held_in(e, item->read);
     item->ran = 1;
     item->misled |= reads_bad(e, item, k);
@@ -105,9 +100,8 @@ static void run_work(engine *e, const pass *p, work *item, uint32_t k)
     assert_true(item->misled || state == state_after(item->tokens, item->from));
     for (uint32_t i = item->from; i < item->to; i++) {
         state = state_behind(state, item->tokens[i]);
-        if (i - item->from < item->n_ring) {
+        if (i - item->from < item->n_ring)
             e->slots[item->writes[i - item->from]] = item->bad ? GARBAGE : state;
-        }
     }
     e->slots[item->write] = item->bad ? GARBAGE : state;
 }
@@ -115,9 +109,8 @@ static void run_work(engine *e, const pass *p, work *item, uint32_t k)
 /* A pass ends: what it read is still there. */
 static void end_pass(engine *e, pass *p)
 {
-    for (uint32_t k = 0; k < SEQS; k++) {
+    for (uint32_t k = 0; k < SEQS; k++)
         run_work(e, p, &p->items[k], k);
-    }
     for (uint32_t k = 0; k < SEQS; k++) {
         const work *item = &p->items[k];
         assert_true(!item->there || item->read != item->write);
@@ -139,9 +132,8 @@ static void look(const engine *e, const stream *s)
 {
     const kvp_seq_info info = info_of(&e->w, s->seq);
     const kvp_state_info state = state_of(&e->w, s->seq);
-    if (!state.lost && info.computed_tokens == s->scheduled) {
+    if (!state.lost && info.computed_tokens == s->scheduled)
         assert_true(held_in(e, (int32_t)state.read_slot) == state_after(s->tokens, s->scheduled));
-    }
 }
 
 /* ------------------------------------------------------------------------------------ schedule */
@@ -158,9 +150,7 @@ static void schedule(engine *e, pass *p)
 {
     kvp_copy copies[256];
     kvp_seq seqs[SEQS];
-    uint32_t counts[SEQS];
-    uint32_t n = 0;
-    uint32_t n_copies;
+    uint32_t counts[SEQS], n = 0, n_copies;
     memset(p, 0, sizeof(*p));
     if (kvp_step_begin(e->w.cache, copies, 256, &n_copies, &p->number) != KVP_OK) {
         p->number = 0;
@@ -170,15 +160,13 @@ static void schedule(engine *e, pass *p)
         stream *s = &e->streams[k];
         work *item = &p->items[k];
         uint32_t n_writes;
-        if (!s->open || s->verifying != 0 || draw(&e->random, 3) == 0) {
+        if (!s->open || s->verifying != 0 || draw(&e->random, 3) == 0)
             continue;
-        }
         const kvp_seq_info info = info_of(&e->w, s->seq);
         if (info.n_tokens == s->scheduled || info.writable_tokens < info.n_tokens ||
             kvp_meta_state_rings(e->w.cache, &s->seq, 1, KVP_STATE_RING_MAX, &item->read, &n_writes,
-                                 item->writes) != KVP_OK) {
+                                 item->writes) != KVP_OK)
             continue;
-        }
         item->there = 1;
         item->n_ring = n_writes - 1;
         item->write = item->writes[item->n_ring];
@@ -205,20 +193,17 @@ static void accept_some(engine *e, pass *p, uint32_t k, int is_out)
 {
     stream *s = &e->streams[k];
     work *item = &p->items[k];
-    if (!item->there || item->n_ring == 0 || item->cut || p->fails || s->verifying != p->number) {
+    if (!item->there || item->n_ring == 0 || item->cut || p->fails || s->verifying != p->number)
         return;
-    }
     run_work(e, p, item, k);
     assert_true(!item->bad);
     /* Tokens that were added without a slot of their own leave the state after all of them. */
     const uint32_t n = 1 + draw(&e->random, item->n_ring + 1);
     const uint32_t kept = n > item->n_ring ? item->to : item->from + n;
-    if (is_out) {
+    if (is_out)
         assert_status(KVP_E_STATE, kvp_step_commit(e->w.cache, p->number, &s->seq, &kept, 1));
-    }
-    if (draw(&e->random, 2)) {
+    if (draw(&e->random, 2))
         assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
-    }
     assert_ok(kvp_seq_commit(e->w.cache, s->seq, kept));
     s->scheduled = kept;
     s->verifying = 0;
@@ -231,11 +216,9 @@ static void accept_some(engine *e, pass *p, uint32_t k, int is_out)
 static pass *oldest(engine *e)
 {
     pass *p = NULL;
-    for (uint32_t i = 0; i < OUT; i++) {
-        if (e->passes[i].number != 0 && (p == NULL || e->passes[i].number < p->number)) {
+    for (uint32_t i = 0; i < OUT; i++)
+        if (e->passes[i].number != 0 && (p == NULL || e->passes[i].number < p->number))
             p = &e->passes[i];
-        }
-    }
     return p;
 }
 
@@ -244,9 +227,8 @@ static pass *oldest(engine *e)
 static void report_failed(engine *e, const pass *p)
 {
     uint32_t computed[SEQS] = {0};
-    for (uint32_t k = 0; k < SEQS; k++) {
+    for (uint32_t k = 0; k < SEQS; k++)
         computed[k] = e->streams[k].open ? info_of(&e->w, e->streams[k].seq).computed_tokens : 0;
-    }
     assert_ok(kvp_step_failed(e->w.cache, p->number, NULL, 0, NULL));
     e->n_failed++;
     for (uint32_t k = 0; k < SEQS; k++) {
@@ -259,9 +241,8 @@ static void report_failed(engine *e, const pass *p)
         }
         if (s->open && (left < computed[k] || (p->items[k].there && !p->items[k].cut))) {
             s->scheduled = left;
-            if (left < computed[k]) { /* a copy failed: steps count up to there */
+            if (left < computed[k]) /* a copy failed: steps count up to there */
                 cut_work(e, s, left);
-            }
             e->met.n_again += s->verifying == p->number;
             s->verifying = 0; /* its ring stays, if it is not cut: it runs again */
             look(e, s);
@@ -282,9 +263,8 @@ static void accept_all(engine *e, pass *p)
 static void report(engine *e)
 {
     pass *p = oldest(e);
-    if (p == NULL) {
+    if (p == NULL)
         return;
-    }
     end_pass(e, p);
     if (p->fails) {
         report_failed(e, p);
@@ -334,9 +314,8 @@ static void extend_one(engine *e, stream *s)
 {
     const uint32_t n_tokens = info_of(&e->w, s->seq).n_tokens;
     const uint32_t n = draw(&e->random, 4);
-    if (n_tokens + n > MOST) {
+    if (n_tokens + n > MOST)
         return;
-    }
     draw_alike(&e->random, s->tokens, n_tokens, n);
     const kvp_batch batch = batch_of(&s->seq, &n, 1);
     kvp_admission admission;
@@ -356,9 +335,8 @@ static void draft_one(engine *e, stream *s)
     const uint32_t n = 2 + draw(&e->random, 4);
     kvp_admission admission;
     if (s->verifying != 0 || info.n_tokens + n > MOST ||
-        info.n_tokens + n - info.computed_tokens > KVP_STATE_RING_MAX) {
+        info.n_tokens + n - info.computed_tokens > KVP_STATE_RING_MAX)
         return;
-    }
     draw_alike(&e->random, s->tokens, info.n_tokens, n);
     kvp_batch batch = batch_of(&s->seq, &n, 1);
     batch.flags = KVP_BATCH_RING;
@@ -378,9 +356,8 @@ static void draft_one(engine *e, stream *s)
 static void fork_one(engine *e, const stream *s, stream *child)
 {
     const uint32_t at = draw(&e->random, info_of(&e->w, s->seq).computed_tokens + 1);
-    if (child->open) {
+    if (child->open)
         return;
-    }
     kvp_seq seq;
     const uint32_t place =
         draw(&e->random, 2) ? at / 4 * 4 : info_of(&e->w, s->seq).computed_tokens;
@@ -458,26 +435,21 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, 
     for (uint32_t i = 0; i < 6000; i++) {
         act(&e);
         pass *p = &e.passes[draw(&e.random, OUT)];
-        if (p->number == 0 && draw(&e.random, 2) == 0) {
+        if (p->number == 0 && draw(&e.random, 2) == 0)
             schedule(&e, p);
-        } else if (draw(&e.random, 4) == 0) {
+        else if (draw(&e.random, 4) == 0)
             report(&e);
-        }
         run_some(&e);
         uint32_t n_out = 0;
-        for (uint32_t k = 0; k < OUT; k++) {
+        for (uint32_t k = 0; k < OUT; k++)
             n_out += e.passes[k].number != 0;
-        }
         e.n_deep += n_out > 2;
-        for (uint32_t k = 0; k < SEQS; k++) {
-            if (e.streams[k].open) {
+        for (uint32_t k = 0; k < SEQS; k++)
+            if (e.streams[k].open)
                 look(&e, &e.streams[k]);
-            }
-        }
     }
-    for (uint32_t i = 0; i < OUT; i++) {
+    for (uint32_t i = 0; i < OUT; i++)
         report(&e);
-    }
     assert_true(e.n_hits > 20 && e.n_kept > 20 && e.n_back > 5 && e.n_failed > 20);
     assert_true(e.n_deep > 100 && e.n_closed_out > 20);
     *met = e.met;

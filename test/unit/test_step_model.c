@@ -259,8 +259,7 @@ TEST(test_shares_and_copies)
     assert_true(kvpi_step_prices_of(&slow, 65536).swap_block_ps == KVPI_STEP_MAX_PS);
     const kvpi_step_model rates = {.rates = {7, 8, 9, 10}};
     prices = kvpi_step_prices_of(&rates, 16);
-    assert_int_equal(prices.swap_block_ps, 320);
-    assert_int_equal(prices.recompute_token_ps, 7);
+    assert_fields(prices, swap_block_ps, 320, recompute_token_ps, 7);
 }
 
 /* What a step reads and what it leaves out are all of the weights, for every row and type. */

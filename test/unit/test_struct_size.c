@@ -52,15 +52,13 @@ static void check_taken(const taken *t)
     for (size_t size = t->size - 24; size <= t->size + 24; size++) {
         memcpy(in, t->good, t->size); /* calls write into some */
         memcpy(in, &size, sizeof(size));
-        if (size != t->size) {
+        if (size != t->size)
             assert_status(KVP_E_ARG, t->call(in));
-        }
     }
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         memcpy(in, &wrong[i], sizeof(wrong[i]));
-        if (wrong[i] != t->size) {
+        if (wrong[i] != t->size)
             assert_status(KVP_E_ARG, t->call(in));
-        }
     }
 }
 
@@ -84,9 +82,8 @@ static int32_t arrays[8][64];
 static kvp_status open_prompt(void *in)
 {
     const kvp_status status = kvp_seq_open(CACHE, all.w.ns, in, &opened, NULL);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         assert_ok(kvp_seq_close(CACHE, opened, NULL));
-    }
     return status;
 }
 
@@ -115,9 +112,8 @@ static kvp_status take_load(void *in)
     const kvp_status status = kvp_load_begin(all.lender.cache, all.lender.ns, &prompt, load);
     memset(&known, 0, sizeof(known));
     memcpy(&known, in, size < sizeof(known) ? size : sizeof(known));
-    if (status == KVP_OK && known.number != 0) {
+    if (status == KVP_OK && known.number != 0)
         assert_ok(kvp_load_cancel(all.lender.cache, known.number));
-    }
     return status;
 }
 
@@ -155,9 +151,8 @@ static kvp_status take_options(void *in)
 {
     kvp_memory *memory;
     const kvp_status status = kvp_memory_create(&all.layout, in, &memory);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         kvp_memory_destroy(memory);
-    }
     return status;
 }
 
@@ -165,9 +160,8 @@ static kvp_status take_layout(void *in)
 {
     kvp_memory *memory;
     const kvp_status status = kvp_memory_create(in, NULL, &memory);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         kvp_memory_destroy(memory);
-    }
     return status;
 }
 
@@ -175,9 +169,8 @@ static kvp_status take_copier(void *in)
 {
     kvp_copier *copier;
     const kvp_status status = kvp_copier_create(in, &copier);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         kvp_copier_destroy(copier);
-    }
     return status;
 }
 
@@ -185,9 +178,8 @@ static kvp_status take_transfer(void *in)
 {
     kvp_receiver *receiver;
     const kvp_status status = kvp_receiver_create(in, &receiver);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         kvp_receiver_destroy(receiver);
-    }
     return status;
 }
 
@@ -195,9 +187,8 @@ static kvp_status take_link(void *in)
 {
     uint32_t link;
     const kvp_status status = kvp_receiver_attach(all.receiver, in, &link);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         assert_ok(kvp_receiver_detach(all.receiver, link));
-    }
     return status;
 }
 
@@ -205,9 +196,8 @@ static kvp_status take_submission(void *in)
 {
     kvp_request request;
     const kvp_status status = kvp_sched_submit(all.sched, in, &request, NULL);
-    if (status == KVP_OK) {
+    if (status == KVP_OK)
         assert_ok(kvp_sched_abort(all.sched, request));
-    }
     return status;
 }
 
@@ -225,14 +215,12 @@ TEST(test_structs_of_the_core)
     check_taken(&(taken){"kvp_config_check", &config, sizeof(config), take_config_check});
     static kvp_status (*const prompts[])(void *) = {take_prompt, take_prompt_match, take_prompt_can,
                                                     take_prompt_check};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         TAKES(kvp_prompt, prompts[i], .tokens = ints(70), .n_tokens = 5);
-    }
     static kvp_status (*const batches[])(void *) = {take_batch, take_batch_fill, take_batch_can,
                                                     take_batch_tree};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         TAKES(kvp_batch, batches[i], .n_seqs = 1, .seqs = &no_seq, .n_tokens = none);
-    }
     TAKES(kvp_accept, take_accept, .n_seqs = 1, .seqs = &no_seq, .leaves = arrays[0]);
     TAKES(kvp_load, take_load, .entries = {0, 1}, .blocks = to_fill);
     TAKES(kvp_snapshot_options, take_snapshot, .model = NULL);

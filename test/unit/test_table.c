@@ -135,9 +135,8 @@ TEST(test_foreign_and_made_up_handles_find_nothing)
             (bits & ~(UINT64_MAX << KVPI_HANDLE_CACHE_SHIFT)) | other << KVPI_HANDLE_CACHE_SHIFT;
         assert_ptr_equal(find(&made, foreign), other == 7 ? a : NULL);
     }
-    for (uint32_t bit = 0; bit < 64; bit++) {
+    for (uint32_t bit = 0; bit < 64; bit++)
         assert_null(find(&made, bits ^ (uint64_t)1 << bit));
-    }
 }
 
 TEST(test_closed_places_and_the_scratch_place_have_no_handle)
@@ -222,8 +221,7 @@ TEST(test_open_sequences_are_found_in_order_up_to_the_last_place)
 TEST(test_bits_of_a_handle_hold_every_place_and_generation)
 {
     const struct {
-        uint32_t n;
-        uint32_t bits;
+        uint32_t n, bits;
     } cases[] = {{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {65536, 16}, {1u << 20, 20}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const uint32_t bits = kvpi_handle_place_bits(cases[i].n);

@@ -91,9 +91,8 @@ static const char *const results[SAMPLE_CALLS + 1] = {
 
 static void check_text(const char *expected, const char *text, uint32_t op)
 {
-    if (expected == NULL || strncmp(expected, text, strlen(expected)) != 0) {
+    if (expected == NULL || strncmp(expected, text, strlen(expected)) != 0)
         fail_msg("op %u: %s\n  expected: %s", (unsigned)op, text, expected ? expected : "nothing");
-    }
 }
 
 /* Print the call, and with `gave` what it gave; checks it against what is expected. */
@@ -104,11 +103,10 @@ static void check_line(const kvp_call *call, const struct kvpi_oplog_results *ga
     size_t n_bytes = 0;
     FILE *out = open_memstream(&text, &n_bytes);
     assert_non_null(out);
-    if (gave == NULL) {
+    if (gave == NULL)
         kvpi_trace_print_call(out, call);
-    } else {
+    else
         kvpi_trace_print_results(out, call, gave, 1);
-    }
     assert_int_equal(fclose(out), 0);
     check_text(expected, text, call->op);
     free(text);
@@ -152,9 +150,8 @@ TEST(test_every_call_has_its_arguments)
         assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
         assert_int_equal(record.status, KVP_OK);
         check_line(&record.call, NULL, calls[record.call.op]);
-        if (results[record.call.op] != NULL) {
+        if (results[record.call.op] != NULL)
             check_line(&record.call, kvpi_oplog_results(log), results[record.call.op]);
-        }
     }
     kvp_oplog_close(log);
     free(made.memory.bytes);

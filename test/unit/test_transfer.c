@@ -14,7 +14,7 @@ static void finish(pair *p)
 static void move(const place_shape *a, const place_shape *b, uint32_t n, uint32_t cached,
                  uint32_t n_messages)
 {
-    pair p = make_pair(a, b, n_messages);
+    scoped_pair p = make_pair(a, b, n_messages);
     open_both(&p, n, cached);
     reserve(&p);
     watch_place(&p.b);
@@ -32,7 +32,6 @@ static void move(const place_shape *a, const place_shape *b, uint32_t n, uint32_
     assert_int_equal(match(&p.b.w, ints(1), n).hit_tokens, n - n % b->S);
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     assert_ok(kvp_sender_close(p.sender, p.id_a));
-    end_pair(&p);
 }
 
 TEST(equal_shapes)
@@ -46,7 +45,7 @@ TEST(equal_shapes)
 TEST(a_link_of_one_message)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     open_both(&p, 40, 0);
     reserve(&p);
     prefill(&p, (kvp_range){0, 40});
@@ -55,7 +54,6 @@ TEST(a_link_of_one_message)
         progress_both(&p, 1);
     finish(&p);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 40}));
-    end_pair(&p);
 }
 
 TEST(other_orders_blocks_and_types)
@@ -125,7 +123,7 @@ TEST(a_block_with_scales_goes_when_it_is_full)
     place_shape shape = small_place();
     shape.type = KVP_INT8;
     shape.has_scales = 1;
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 0);
     reserve(&p);
     mark(&p);
@@ -141,43 +139,37 @@ TEST(a_block_with_scales_goes_when_it_is_full)
         assert_ok(kvp_memory_checksum(p.b.memories[0], row_entry(&p.b.w, p.seq_b, i), n, &b));
         assert_memory_equal(&a, &b, sizeof a);
     }
-    end_pair(&p);
 }
 
 /* Each layer is on its way before the next one is computed. */
 TEST(layer_by_layer)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 8, 0);
     reserve(&p);
     mark(&p);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_WAITING);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 8}, 0);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 8));
-    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_a(&p).chunks, 1);
+    assert_fields(info_a(&p), state, KVP_TRANSFER_MOVING, chunks, 1);
     progress_both(&p, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_b(&p).chunks, 1);
-    assert_int_equal(info_b(&p).bytes, 8 * 2 * 8 * 4);
+    assert_fields(info_b(&p), state, KVP_TRANSFER_MOVING, chunks, 1, bytes, 8 * 2 * 8 * 4);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 8}, 1);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 8));
     progress_both(&p, 3);
     /* All is there, but the sender does not vouch for it before it is committed. */
-    assert_int_equal(info_b(&p).chunks, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+    assert_fields(info_b(&p), chunks, 2, state, KVP_TRANSFER_MOVING);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 8));
     finish(&p);
-    end_pair(&p);
 }
 
 /* Tokens that nobody knows when the room is made: their values come later, on both sides. */
 TEST(tokens_without_values)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 6, 0);
     assert_ok(kvp_seq_extend(p.b.w.cache, p.seq_b, NULL, 3, 0));
     reserve(&p);
@@ -192,7 +184,6 @@ TEST(tokens_without_values)
     assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 9));
     assert_ok(kvp_seq_fill(p.b.w.cache, p.seq_b, ints(7), 3));
     assert_int_equal(match(&p.b.w, ints(1), 9).hit_tokens, 8);
-    end_pair(&p);
 }
 
 /* The receiver knows more than the sender does when it is marked: compared at the end. */
@@ -200,7 +191,7 @@ TEST(a_sender_that_learns_the_tokens_late)
 {
     for (int wrong = 0; wrong < 2; wrong++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         p.seq_a = open_seq(&p.a.w, ints(1), 4, NULL);
         p.seq_b = open_seq(&p.b.w, ints(1), 9, NULL);
         reserve(&p);
@@ -212,13 +203,10 @@ TEST(a_sender_that_learns_the_tokens_late)
             finish(&p);
         } else {
             progress_both(&p, 3);
-            assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-            assert_int_equal(info_a(&p).status, KVP_E_MISMATCH);
-            assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-            assert_int_equal(info_b(&p).status, KVP_E_MISMATCH);
-            assert_int_equal(info_b(&p).by_peer, 1);
+            assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_MISMATCH);
+            assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_MISMATCH, by_peer,
+                          1);
         }
-        end_pair(&p);
     }
 }
 
@@ -226,7 +214,7 @@ TEST(a_sender_that_learns_the_tokens_late)
 TEST(up_to_a_position)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 4);
     kvp_receive receive = receive_of(&p);
     receive.end = 9;
@@ -236,10 +224,8 @@ TEST(up_to_a_position)
     prefill(&p, (kvp_range){0, 10});
     mark(&p);
     finish(&p);
-    assert_int_equal(info_b(&p).begin, 4);
-    assert_int_equal(info_b(&p).end, 9);
+    assert_fields(info_b(&p), begin, 4, end, 9);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){4, 9});
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------- layers and heads */
@@ -256,7 +242,7 @@ TEST(from_two_senders)
         half.slice = parts[by][0];
         pair p = make_pair(&half, &whole, 64);
         half.slice = parts[by][1];
-        pair q = make_pair(&half, &whole, 64); /* its sender sends to p's receiver */
+        scoped_pair q = make_pair(&half, &whole, 64); /* its sender sends to p's receiver */
         uint32_t link;
         assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
         open_both(&p, 13, 0);
@@ -276,7 +262,6 @@ TEST(from_two_senders)
         assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 13}));
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 13});
         end_pair(&p);
-        end_pair(&q);
     }
 }
 
@@ -297,7 +282,7 @@ TEST(to_a_part)
 TEST(a_ticket_names_the_slots)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     const kvp_seq other = open_seq(&p.b.w, ints(100), 8, NULL);     /* blocks 1, 2 */
     p.seq_b = open_seq(&p.b.w, ints(1), 6, NULL);                   /* 3, 4 */
     const kvp_seq third = open_seq(&p.b.w, ints(200), 4, NULL);     /* 5 */
@@ -310,32 +295,21 @@ TEST(a_ticket_names_the_slots)
     kvp_ticket ticket;
     kvp_slot_run runs[2];
     assert_ok(kvp_ticket_read(p.ticket, p.n_ticket, &ticket, NULL, 0));
-    assert_int_equal(ticket.n_runs, 2);
-    assert_int_equal(ticket.epoch, 77);
-    assert_int_equal(ticket.id, p.id_b);
-    assert_int_equal(ticket.model_version, 3);
-    assert_int_equal(ticket.type, KVP_F32);
-    assert_int_equal(ticket.k_size, 4);
-    assert_int_equal(ticket.v_size, 4);
-    assert_int_equal(ticket.block_tokens, 4);
-    assert_int_equal(ticket.slice.n_layers, 2);
-    assert_int_equal(ticket.slice.n_heads, 2);
-    assert_int_equal(ticket.begin, 0);
-    assert_int_equal(ticket.end, 14);
+    assert_fields(ticket, n_runs, 2, epoch, 77, id, p.id_b, model_version, 3);
+    assert_fields(ticket, type, KVP_F32, k_size, 4, v_size, 4, block_tokens, 4);
+    assert_fields(ticket.slice, n_layers, 2, n_heads, 2);
+    assert_fields(ticket, begin, 0, end, 14);
     assert_status(KVP_E_TOO_SMALL, kvp_ticket_read(p.ticket, p.n_ticket, NULL, runs, 1));
     assert_ok(kvp_ticket_read(p.ticket, p.n_ticket, NULL, runs, 2));
-    assert_int_equal(runs[0].slot, 12);
-    assert_int_equal(runs[0].n_tokens, 8);
-    assert_int_equal(runs[1].slot, 24);
-    assert_int_equal(runs[1].n_tokens, 6);
+    assert_fields(runs[0], slot, 12, n_tokens, 8);
+    assert_fields(runs[1], slot, 24, n_tokens, 6);
     assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
-    end_pair(&p);
 }
 
 TEST(a_ticket_is_asked_for_its_size)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 0);
     kvp_receive receive = receive_of(&p);
     size_t n, same;
@@ -349,14 +323,13 @@ TEST(a_ticket_is_asked_for_its_size)
     assert_int_equal(p.id_b, 0);
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, p.ticket, n, &p.n_ticket, &p.id_b));
     assert_int_equal(p.n_ticket, n);
-    end_pair(&p);
 }
 
 /* Several at a time over one link, in turns. */
 TEST(many_at_once)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 4);
+    scoped_pair p = make_pair(&shape, &shape, 4);
     kvp_seq a[3], b[3];
     uint64_t id_a[3], id_b[3];
     for (uint32_t i = 0; i < 3; i++) {
@@ -395,14 +368,13 @@ TEST(many_at_once)
         close_seq(&p.b.w, b[i]);
     }
     p.seq_a.bits = p.seq_b.bits = 0;
-    end_pair(&p);
 }
 
 /* A link of one message: transfers take turns. */
 TEST(turns)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     kvp_seq a[2], b[2];
     uint64_t id[2];
     for (uint32_t i = 0; i < 2; i++) {
@@ -424,14 +396,13 @@ TEST(turns)
         close_seq(&p.b.w, b[i]);
     }
     p.seq_a.bits = p.seq_b.bits = 0;
-    end_pair(&p);
 }
 
 /* A link posts no more than it has lent, once, and gives back what was taken, once. */
 TEST(what_links_refuse)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     const kvp_link *a = &p.ends[0], *b = &p.ends[1];
     void *buffer;
     const void *bytes;
@@ -457,7 +428,6 @@ TEST(what_links_refuse)
     assert_status(KVP_E_AGAIN, b->take(b->context, &bytes, &n));
     kvp_loopback_cut(p.loopback);
     assert_status(p.loopback ? KVP_E_PEER : KVP_OK, a->lend(a->context, 8, &buffer));
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -99,15 +99,12 @@ static struct parts right_parts(uint32_t flags)
         .second_slot = KVP_BLOCK_TOKENS_MAX,
         .state_slot = 1,
         .state_slots = 1};
-    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++)
         p.shape.groups[g] = kv;
-    }
-    if (flags & SIZED) {
+    if (flags & SIZED)
         p.shape.groups[1].block_tokens = 2;
-    }
-    if (flags & STATED) {
+    if (flags & STATED)
         p.shape.groups[n_groups - 1] = state;
-    }
     return p;
 }
 
@@ -236,9 +233,8 @@ static int said(const pair *p)
 
 static size_t change(uint8_t *body, size_t n, const struct message_row *row, uint64_t value)
 {
-    if (row->at == LENGTH) {
+    if (row->at == LENGTH)
         return n + (size_t)value - LENGTH;
-    }
     kvpi_bytes_store(body + row->at, value, row->n_bytes);
     return n;
 }

@@ -34,11 +34,10 @@ static void mark_ready(pair *p, uint32_t ready_tokens)
 
 TEST(what_is_committed_is_sent)
 {
-    pair p = make_small(9, 32);
+    scoped_pair p = make_small(9, 32);
     mark_ready(&p, KVP_END); /* nothing is computed yet */
     progress_both(&p, 2);
-    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_a(&p).chunks, 0);
+    assert_fields(info_a(&p), state, KVP_TRANSFER_MOVING, chunks, 0);
     compute(&p, (kvp_range){0, 5});
     progress_both(&p, 1);
     assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 5}), 1);
@@ -47,13 +46,12 @@ TEST(what_is_committed_is_sent)
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
     assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}), 1);
-    end_pair(&p);
 }
 
 /* Whoever names a number says what is ready, and nothing else is. */
 TEST(a_number_does_not_follow)
 {
-    pair p = make_small(9, 32);
+    scoped_pair p = make_small(9, 32);
     mark_ready(&p, 0);
     compute(&p, (kvp_range){0, 9});
     progress_both(&p, 3);
@@ -61,13 +59,12 @@ TEST(a_number_does_not_follow)
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
     progress_both(&p, 3);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* ready may be ahead of the commits: a layer that is said to be is sent at once. */
 TEST(ready_ahead_of_commits)
 {
-    pair p = make_small(9, 32);
+    scoped_pair p = make_small(9, 32);
     mark_ready(&p, KVP_END);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 4}, 0);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 4));
@@ -80,13 +77,12 @@ TEST(ready_ahead_of_commits)
     compute(&p, (kvp_range){4, 9});
     progress_both(&p, 3);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* A commit that is taken back was perhaps sent: the transfer fails, as one does that was ready. */
 TEST(a_commit_that_is_taken_back)
 {
-    pair p = make_small(9, 32);
+    scoped_pair p = make_small(9, 32);
     mark_ready(&p, KVP_END);
     compute(&p, (kvp_range){0, 8});
     progress_both(&p, 1);
@@ -94,7 +90,6 @@ TEST(a_commit_that_is_taken_back)
     progress_both(&p, 2);
     assert_int_equal(info_a(&p).status, KVP_E_STATE);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-    end_pair(&p);
 }
 
 /* -------------------------------------------------------------------------- what a window drops */
@@ -102,30 +97,26 @@ TEST(a_commit_that_is_taken_back)
 static void expect_dropped(pair *p)
 {
     progress_both(p, 2);
-    assert_int_equal(info_a(p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_a(p).status, KVP_E_DROPPED);
-    assert_int_equal(info_b(p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_b(p).status, KVP_E_DROPPED);
-    assert_int_equal(info_b(p).by_peer, 1);
+    assert_fields(info_a(p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED);
+    assert_fields(info_b(p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED, by_peer, 1);
 }
 
 /* The commit that makes tokens ready drops some of them. */
 TEST(a_commit_that_drops)
 {
-    pair p = make_small(24, 64);
+    scoped_pair p = make_small(24, 64);
     assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
     mark_ready(&p, KVP_END);
     progress_both(&p, 1);
     compute(&p, (kvp_range){0, 24});
     expect_dropped(&p);
     assert_int_equal(info_a(&p).chunks, 0);
-    end_pair(&p);
 }
 
 /* Chunks that are sent before they fall out of the window are no loss. */
 TEST(a_window_that_follows_what_was_sent)
 {
-    pair p = make_small(24, 64);
+    scoped_pair p = make_small(24, 64);
     assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
     mark_ready(&p, KVP_END);
     for (uint32_t i = 0; i < 24; i += 4) {
@@ -135,13 +126,12 @@ TEST(a_window_that_follows_what_was_sent)
     progress_both(&p, 2);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* One layer is behind, and is never said to be ready: the tokens are gone all the same. */
 TEST(a_layer_that_was_not_ready)
 {
-    pair p = make_small(24, 64);
+    scoped_pair p = make_small(24, 64);
     mark_ready(&p, 0);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 24}, KVP_LAYERS_ALL);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 24));
@@ -149,7 +139,6 @@ TEST(a_layer_that_was_not_ready)
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 24));
     assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){4, 6}, NULL));
     expect_dropped(&p);
-    end_pair(&p);
 }
 
 /* What is dropped behind the ticket's end, or before its beginning, is nobody's loss. */
@@ -157,7 +146,7 @@ TEST(what_is_dropped_elsewhere)
 {
     const place_shape shape = small_place();
     for (int behind = 0; behind < 2; behind++) {
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         open_both(&p, 24, behind ? 0 : 16);
         kvp_receive receive = receive_of(&p);
         receive.end = behind ? 8 : 24;
@@ -171,7 +160,6 @@ TEST(what_is_dropped_elsewhere)
         progress_both(&p, 3);
         assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
-        end_pair(&p);
     }
 }
 
@@ -261,7 +249,7 @@ TEST(trees_are_not_sent)
     const uint32_t n_nodes = 2;
     place_shape shape = small_place();
     shape.tree_tokens = 2;
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 9, 0);
     reserve(&p);
     mark(&p);
@@ -285,7 +273,6 @@ TEST(trees_are_not_sent)
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 9});
     assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 9));
     assert_int_equal(info_of(&p.b.w, p.seq_b).tree_tokens, n_nodes);
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

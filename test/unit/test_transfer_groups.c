@@ -38,7 +38,7 @@ static int32_t entry_of(const world *w, kvp_seq seq, uint32_t group, uint32_t id
 TEST(what_a_window_drops_is_not_sent)
 {
     const place_shape shape = grouped_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 23, 0);
     assert_int_equal(stats_of(&p.b.w).held_blocks, 12 - 2);
     assert_int_equal(entry_of(&p.b.w, p.seq_b, 1, 1), 0);
@@ -65,14 +65,13 @@ TEST(what_a_window_drops_is_not_sent)
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 22});
     assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 22));
     assert_ok(kvp_seq_extend(p.b.w.cache, p.seq_b, ints(100), 1, 0));
-    end_pair(&p);
 }
 
 /* A sender whose prompt was hit lacks what its windows had dropped then: nobody asks for it. */
 TEST(a_sender_that_hit_its_prompt)
 {
     const place_shape shape = grouped_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     leave_cached(&p.a.w, ints(1), 20);
     kvp_seq before = open_seq(&p.a.w, ints(1), 20, NULL);
     write_kv(&p.a, before, (kvp_range){0, 20}, KVP_LAYERS_ALL);
@@ -85,7 +84,6 @@ TEST(a_sender_that_hit_its_prompt)
     prefill(&p, (kvp_range){20, 22});
     progress_both(&p, 2);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* A receiver without KVP_OPEN_RECEIVE wants all, and such a sender has not all. */
@@ -93,7 +91,7 @@ TEST(a_receiver_that_wants_all)
 {
     const place_shape shape = grouped_place();
     for (int hit = 0; hit < 2; hit++) {
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         if (hit)
             leave_cached(&p.a.w, ints(1), 20);
         p.seq_a = open_seq(&p.a.w, ints(1), 23, NULL);
@@ -108,7 +106,6 @@ TEST(a_receiver_that_wants_all)
         assert_int_equal(info_b(&p).state, hit ? KVP_TRANSFER_FAILED : KVP_TRANSFER_COMPLETE);
         if (!hit)
             assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 23}));
-        end_pair(&p);
     }
 }
 
@@ -116,7 +113,7 @@ TEST(a_receiver_that_wants_all)
 TEST(an_end_that_lacks_tokens)
 {
     const place_shape shape = grouped_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     size_t n;
     open_both(&p, 23, 0);
     kvp_receive receive = receive_of(&p);
@@ -126,7 +123,6 @@ TEST(an_end_that_lacks_tokens)
         /* entry 2, tokens 8..11, is kept while 12 > end + 1 - 9 */
         assert_int_equal(status, end < 20 ? KVP_E_DROPPED : KVP_OK);
     }
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------------ random worlds */
@@ -311,13 +307,12 @@ TEST(sides_that_differ)
         a.windows[0].recent_tokens = wrong == 3 ? 8 : 0;
         a.more += wrong == 4;
         a.type = wrong == 5 ? KVP_F16 : a.type;
-        pair p = make_pair(&a, &b, 8);
+        scoped_pair p = make_pair(&a, &b, 8);
         open_both(&p, 9, 0);
         reserve(&p);
         const kvp_send send = send_of(&p);
         assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
         expect_why(&p, fields[wrong], theirs[wrong], ours[wrong]);
-        end_pair(&p);
     }
 }
 
@@ -325,7 +320,7 @@ TEST(sides_that_differ)
 TEST(checks_before_marks)
 {
     const place_shape shape = grouped_place();
-    pair p = make_pair(&shape, &shape, 8);
+    scoped_pair p = make_pair(&shape, &shape, 8);
     kvp_why why;
     open_both(&p, 9, 0);
     reserve(&p);
@@ -346,14 +341,13 @@ TEST(checks_before_marks)
     assert_status(KVP_E_ARG, kvp_send_check(p.sender, NULL, &why));
     assert_status(KVP_E_ARG, kvp_send_check(NULL, &send, &why));
     assert_string_equal(why.field, "sender");
-    end_pair(&p);
 }
 
 TEST(configurations)
 {
     const place_shape shape = grouped_place();
     place_shape other = shape;
-    place p = make_place(&shape);
+    scoped_place p = make_place(&shape);
     kvp_why why;
     other.S = 8;
     place q = make_place(&other);
@@ -382,7 +376,6 @@ TEST(configurations)
     assert_string_equal(why.field, "config");
     end_place(&small);
     end_place(&q);
-    end_place(&p);
 }
 
 /*   S = 8 and 2, 23 tokens: the window keeps entry 0 and those from (22 + 1 - 9) / 2 = 7 on */
@@ -393,7 +386,7 @@ TEST(block_sizes)
     shape.sizes[0] = 8;
     shape.sizes[1] = 2;
     for (int way = 0; way < 3; way++) { /* to several sizes, from them, both */
-        pair p = make_pair(way == 0 ? &plain : &shape, way == 1 ? &plain : &shape, 64);
+        scoped_pair p = make_pair(way == 0 ? &plain : &shape, way == 1 ? &plain : &shape, 64);
         open_both(&p, 23, 0);
         reserve_to(&p, 22);
         assert_int_equal(ticket_of(&p, 0).block_tokens, way == 1 ? 4 : 8);
@@ -408,7 +401,6 @@ TEST(block_sizes)
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
         assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 22}));
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 22});
-        end_pair(&p);
     }
 }
 
@@ -419,7 +411,7 @@ TEST(block_sizes_one_after_the_other)
     shape.windows[1] = other.windows[1] = (kvp_window){0, 0};
     shape.sizes[0] = other.sizes[1] = 8;
     shape.sizes[1] = other.sizes[0] = 2;
-    pair p = make_pair(&shape, &other, 64);
+    scoped_pair p = make_pair(&shape, &other, 64);
     open_both(&p, 23, 0);
     for (uint32_t begin = 0, end = 7; begin < 22; begin = end, end = 22) {
         reserve_to(&p, end);
@@ -436,7 +428,6 @@ TEST(block_sizes_one_after_the_other)
         p.id_a = 0;
     }
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 22}));
-    end_pair(&p);
 }
 
 /* With scales each group has the blocks of the other side, and begins where one of them does. */
@@ -452,7 +443,7 @@ TEST(block_sizes_with_scales)
     for (int wrong = 0; wrong < 3; wrong++) {
         place_shape other = shape;
         other.sizes[1] = wrong == 1 ? 16 : 8;
-        pair p = make_pair(&other, &shape, 64);
+        scoped_pair p = make_pair(&other, &shape, 64);
         open_both(&p, 23, wrong == 2 ? 12 : 8);
         const kvp_receive receive = receive_of(&p);
         assert_status(
@@ -471,7 +462,6 @@ TEST(block_sizes_with_scales)
             assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
             assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 23}));
         }
-        end_pair(&p);
     }
 }
 
@@ -498,7 +488,7 @@ static void send_chunk(pair *p, const struct kvpi_chunk *chunk)
 /* A receiver compares the groups for itself. */
 TEST(senders_that_lie)
 {
-    pair p = make_waiting();
+    scoped_pair p = make_waiting();
     for (int wrong = 0; wrong < 12; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
         struct kvpi_shape_group *group = &shape.groups[1];
@@ -525,14 +515,13 @@ TEST(senders_that_lie)
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
         assert_int_equal(answer(&p), KVP_E_MISMATCH);
     }
-    end_pair(&p);
 }
 
 /* Chunks of no group, of the other group's position, and into the gap. */
 TEST(chunks_out_of_place)
 {
     for (int wrong = 0; wrong < 7; wrong++) {
-        pair p = make_waiting();
+        scoped_pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
         send_begin(&p, &shape);
         struct kvpi_chunk chunk = {0, 0, 2, 0, 4, 1};
@@ -555,7 +544,6 @@ TEST(chunks_out_of_place)
         send_chunk(&p, &chunk);
         assert_int_equal(info_b(&p).status, wrong == 6 ? KVP_OK : KVP_E_FORMAT);
         assert_int_equal(info_b(&p).chunks, wrong == 6 ? 2 : wrong >= 3);
-        end_pair(&p);
     }
 }
 
@@ -563,7 +551,7 @@ TEST(chunks_out_of_place)
 TEST(ends_of_groups)
 {
     for (int wrong = 0; wrong < 3; wrong++) {
-        pair p = make_waiting();
+        scoped_pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
         uint8_t body[KVPI_TRANSFER_DONE_BYTES(2)] = {0};
         struct kvpi_ticket ticket;
@@ -579,7 +567,6 @@ TEST(ends_of_groups)
             kvpi_slice_put(&shape.groups[1].slice, body + 16);
         send_body(&p, KVPI_TRANSFER_DONE, body, sizeof body);
         assert_int_equal(info_b(&p).state, wrong == 2 ? KVP_TRANSFER_MOVING : KVP_TRANSFER_FAILED);
-        end_pair(&p);
     }
 }
 
@@ -593,7 +580,7 @@ TEST(from_two_senders)
     part.slice.n_layers = 1;
     pair p = make_pair(&part, &whole, 64);
     part.slice.first_layer = 1;
-    pair q = make_pair(&part, &whole, 64);
+    scoped_pair q = make_pair(&part, &whole, 64);
     uint32_t link;
     assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
     open_both(&p, 23, 0);
@@ -611,7 +598,6 @@ TEST(from_two_senders)
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 22}));
     end_pair(&p);
-    end_pair(&q);
 }
 
 TEST_MAIN(NULL, NULL)

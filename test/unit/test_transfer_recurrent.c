@@ -53,7 +53,7 @@ static void close_both(pair *p)
 TEST(the_state_comes_with_the_last_token)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
     reserve_to(&p, KVP_END);
     kvp_ticket ticket;
@@ -82,14 +82,13 @@ TEST(the_state_comes_with_the_last_token)
     p.seq_b = open_seq(&p.b.w, ints(1), 23, NULL);
     assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, 20);
     assert_int_equal(state_in(&p.b, p.seq_b).read_slot, run.slot);
-    end_pair(&p);
 }
 
 /* A transfer for each state that is wanted: the first one's becomes a checkpoint. */
 TEST(a_prompt_in_two_transfers)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 23, 0);
     reserve_to(&p, 20);
     mark(&p);
@@ -108,7 +107,6 @@ TEST(a_prompt_in_two_transfers)
     progress_both(&p, 2);
     assert_complete(&p, 20, 23);
     assert_true(has_state(&p.b, state_in(&p.b, p.seq_b).read_slot, 20));
-    end_pair(&p);
 }
 
 /* A receiver that hit its prompt up to a checkpoint; a transfer that fails leaves that. */
@@ -116,7 +114,7 @@ TEST(what_was_hit_is_not_touched)
 {
     const place_shape shape = state_place();
     for (int fails = 0; fails < 2; fails++) {
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         const kvp_seq before = open_seq(&p.b.w, ints(1), 8, NULL);
         write_kv(&p.b, before, (kvp_range){0, 8}, KVP_LAYERS_ALL);
         write_state(&p.b, state_in(&p.b, before).write_slot, 8);
@@ -139,7 +137,6 @@ TEST(what_was_hit_is_not_touched)
             assert_complete(&p, 8, 21);
         assert_true(has_state(&p.b, state_in(&p.b, p.seq_b).read_slot, 8));
         assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 21)); /* or computed here */
-        end_pair(&p);
     }
 }
 
@@ -149,7 +146,7 @@ TEST(a_state_that_was_written_over_is_not_sent)
 {
     const place_shape shape = state_place();
     for (int kept = 0; kept < 3; kept++) {
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         kvp_seq fork = {0};
         open_both(&p, 20, 0);
         reserve_to(&p, KVP_END);
@@ -184,7 +181,6 @@ TEST(a_state_that_was_written_over_is_not_sent)
         }
         if (kept == 2)
             close_seq(&p.a.w, fork);
-        end_pair(&p);
     }
 }
 
@@ -193,7 +189,7 @@ TEST(a_state_of_which_a_part_was_sent)
 {
     const place_shape shape = state_place();
     for (uint32_t taken = 1; taken < 9; taken++) {
-        pair p = make_pair(&shape, &shape, 4);
+        scoped_pair p = make_pair(&shape, &shape, 4);
         open_both(&p, 20, 0);
         reserve_to(&p, KVP_END);
         mark(&p);
@@ -211,7 +207,6 @@ TEST(a_state_of_which_a_part_was_sent)
         progress_both(&p, 8);
         assert_int_equal(info_a(&p).status, KVP_E_DROPPED);
         assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
-        end_pair(&p);
     }
 }
 
@@ -219,7 +214,7 @@ TEST(a_state_of_which_a_part_was_sent)
 TEST(a_state_that_is_another)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 4);
+    scoped_pair p = make_pair(&shape, &shape, 4);
     open_both(&p, 20, 0);
     reserve_to(&p, KVP_END);
     mark(&p);
@@ -243,14 +238,13 @@ TEST(a_state_that_is_another)
     assert_int_equal(info_a(&p).status, KVP_E_STATE);
     assert_int_equal(info_b(&p).status, KVP_E_STATE);
     close_seq(&p.a.w, fork);
-    end_pair(&p);
 }
 
 /* The receiver's slot is not the sequence's to write any more. */
 TEST(a_receiver_that_changed)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
     reserve_to(&p, KVP_END);
     mark(&p);
@@ -260,7 +254,6 @@ TEST(a_receiver_that_changed)
     assert_ok(kvp_seq_truncate(p.b.w.cache, p.seq_b, 12, NULL));
     progress_both(&p, 2);
     assert_int_equal(info_b(&p).status, KVP_E_STATE);
-    end_pair(&p);
 }
 
 static void add_ring(const place *p, kvp_seq seq)
@@ -280,7 +273,7 @@ static void add_ring(const place *p, kvp_seq seq)
 TEST(rings)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 8, 0);
     reserve_to(&p, KVP_END);
     mark(&p);
@@ -295,7 +288,6 @@ TEST(rings)
     add_ring(&p.b, p.seq_b);
     assert_status(KVP_E_STATE, reserve_status(&p, 10));
     assert_status(KVP_E_STATE, reserve_status(&p, KVP_END));
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------------ what is refused */
@@ -303,7 +295,7 @@ TEST(rings)
 TEST(configurations)
 {
     const place_shape shape = state_place();
-    place p = make_place(&shape);
+    scoped_place p = make_place(&shape);
     const kvp_transfer_config right = transfer_config_of(&p);
     kvp_why why;
     assert_ok(kvp_transfer_config_check(&right, &why));
@@ -341,7 +333,6 @@ TEST(configurations)
             fail_msg("%s, expected %s", why.text, said[wrong]);
         kvp_memory_destroy(other);
     }
-    end_place(&p);
 }
 
 /* Both sides have the same state, or the mark is refused, and says why. */
@@ -356,7 +347,7 @@ TEST(sides_that_differ)
         other.state_k += wrong == 0;
         other.state_v = wrong == 1 ? 0 : other.state_v;
         other.state_slots = wrong == 2 ? 0 : other.state_slots;
-        pair p = make_pair(&other, &shape, 64);
+        scoped_pair p = make_pair(&other, &shape, 64);
         open_both(&p, 20, 0);
         reserve_to(&p, KVP_END);
         const kvp_send send = send_of(&p);
@@ -364,20 +355,18 @@ TEST(sides_that_differ)
         assert_status(KVP_E_MISMATCH, kvp_send_check(p.sender, &send, &why));
         assert_string_equal(why.text, said[wrong]);
         assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
-        end_pair(&p);
     }
 }
 
 TEST(layers_of_state_are_not_said_to_be_ready)
 {
     const place_shape shape = state_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
     reserve_to(&p, KVP_END);
     mark(&p);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, 1, 2));
     assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 2, 2));
-    end_pair(&p);
 }
 
 /* ----------------------------------------------------------------------------- senders that lie */
@@ -394,7 +383,7 @@ static pair make_waiting(void)
 
 TEST(beginnings)
 {
-    pair p = make_waiting();
+    scoped_pair p = make_waiting();
     for (uint32_t wrong = 0; wrong < 11; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
         struct kvpi_shape_group *group = &shape.groups[1];
@@ -418,13 +407,12 @@ TEST(beginnings)
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
         assert_int_equal(answer(&p), is_format ? KVP_E_FORMAT : KVP_E_MISMATCH);
     }
-    end_pair(&p);
 }
 
 /* Tickets are read by whoever has them. */
 TEST(tickets)
 {
-    pair p = make_waiting();
+    scoped_pair p = make_waiting();
     kvp_ticket ticket;
     const size_t flags = HEAD + KVPI_TRANSFER_SHAPE_BYTES(1) + 4;
     for (int wrong = 0; wrong < 3; wrong++) {
@@ -438,7 +426,6 @@ TEST(tickets)
         assert_status(wrong == 0 ? KVP_OK : KVP_E_FORMAT,
                       kvp_ticket_read(copy, p.n_ticket, &ticket, NULL, 0));
     }
-    end_pair(&p);
 }
 
 /* Bytes of a state come in order, within it. */
@@ -456,7 +443,7 @@ TEST(chunks)
     };
     const uint32_t n = sizeof wrong / sizeof *wrong;
     for (uint32_t i = 0; i <= n; i++) {
-        pair p = make_waiting();
+        scoped_pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
         send_begin(&p, &shape);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
@@ -477,14 +464,13 @@ TEST(chunks)
         assert_int_equal(at[9], i == n ? 0xEE : 0);
         assert_int_equal(at[10], 0);
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
-        end_pair(&p);
     }
 }
 
 /* All KV is there, and the state is not: no DONE makes that complete. */
 TEST(done_without_the_state)
 {
-    pair p = make_waiting();
+    scoped_pair p = make_waiting();
     const struct kvpi_shape shape = right_shape(&p);
     send_begin(&p, &shape);
     uint8_t body[KVPI_TRANSFER_DONE_BYTES(2)];
@@ -495,7 +481,6 @@ TEST(done_without_the_state)
     memcpy(body + 32, ticket.tokens.bytes, 16);
     send_body(&p, KVPI_TRANSFER_DONE, body, sizeof body);
     assert_int_equal(info_b(&p).status, KVP_E_FORMAT);
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------ random worlds, faults */
@@ -523,7 +508,7 @@ TEST(random_worlds)
             b.sizes[g] = 2u << draw(&random, 3);
         }
         b.state_order = draw_shape(&random).state_order;
-        pair p = make_pair(&a, &b, 1 + draw(&random, 6));
+        scoped_pair p = make_pair(&a, &b, 1 + draw(&random, 6));
         const uint32_t n = 2 + draw(&random, 30);
         open_both(&p, n, 0);
         reserve_to(&p, KVP_END);
@@ -536,7 +521,6 @@ TEST(random_worlds)
         for (int k = 0; k < 40 && info_a(&p).state < KVP_TRANSFER_COMPLETE; k++)
             progress_both(&p, 20);
         assert_complete(&p, 0, n);
-        end_pair(&p);
     }
 }
 
@@ -548,7 +532,7 @@ TEST(two_parts)
     half.slice.n_heads = 1;
     pair p = make_pair(&half, &whole, 64);
     half.slice.first_head = 1;
-    pair q = make_pair(&half, &whole, 64); /* of which the sender is used */
+    scoped_pair q = make_pair(&half, &whole, 64); /* of which the sender is used */
     uint32_t link;
     assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
     open_both(&p, 20, 0);
@@ -567,7 +551,6 @@ TEST(two_parts)
     }
     assert_complete(&p, 0, 20);
     end_pair(&p);
-    end_pair(&q);
 }
 
 /* Every message lost, doubled, swapped, cut or damaged: never complete with another state. */
@@ -577,7 +560,7 @@ TEST(faults)
     uint32_t n_complete = 0, n_happened = 0;
     for (uint32_t kind = FAULT_DROP; kind < FAULT_CALL; kind++) {
         for (uint32_t n = 1; n < 24; n++) {
-            pair p = make_pair(&shape, &shape, 64);
+            scoped_pair p = make_pair(&shape, &shape, 64);
             harm_side(&p, 0, kind, n);
             open_both(&p, 20, 0);
             reserve_to(&p, KVP_END);
@@ -590,7 +573,6 @@ TEST(faults)
                 assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 20}));
                 assert_true(has_state(&p.b, state_in(&p.b, p.seq_b).write_slot, 20));
             }
-            end_pair(&p);
         }
     }
     assert_true(n_happened > 100 && n_complete > 10);

@@ -78,7 +78,7 @@ TEST(senders_of_something_else)
         a.v_size = wrong == 2 ? 2 : 4;
         a.slice.first_head = wrong == 3 ? 2 : 0;
         a.slice.first_layer = wrong == 4 ? 2 : 0;
-        pair p = make_pair(&a, &b, 8);
+        scoped_pair p = make_pair(&a, &b, 8);
         kvp_transfer_config config = transfer_config_of(&p.a);
         config.model = wrong == 5 ? "tesd" : "test";
         config.model_bytes = wrong == 6 ? 3 : 4;
@@ -97,7 +97,6 @@ TEST(senders_of_something_else)
         send.space_bytes = wrong == 9 ? 4 : 5;
         assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
         assert_int_equal(p.id_a, 0);
-        end_pair(&p);
     }
 }
 
@@ -107,7 +106,7 @@ TEST(long_prompts_that_differ_at_the_end)
     enum { N = 600 };
     kvp_config config = config_of(16, 16, 80);
     config.max_seq_tokens = N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t tokens[N];
     kvp_hash one, other;
     for (int32_t i = 0; i < N; i++)
@@ -123,13 +122,12 @@ TEST(long_prompts_that_differ_at_the_end)
     assert_memory_equal(&one, &other, sizeof one);
     close_seq(&w, a);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 /* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
 TEST(receivers_compare_for_themselves)
 {
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     for (int wrong = 0; wrong < 21; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
         uint32_t *const numbers[] = {&shape.groups[0].type,
@@ -172,7 +170,6 @@ TEST(receivers_compare_for_themselves)
     progress_both(&p, 6);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}));
-    end_pair(&p);
 }
 
 /* Another version, another ticket, another transfer, another epoch, a body that is cut. */
@@ -181,7 +178,7 @@ TEST(messages_that_begin_nothing)
     for (int wrong = 0; wrong < 6; wrong++) {
         static const kvp_status expected[] = {KVP_E_VERSION, KVP_E_MISMATCH, KVP_E_HANDLE,
                                               KVP_E_HANDLE,  KVP_E_FORMAT,   KVP_E_HANDLE};
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         uint8_t body[KVPI_TRANSFER_BEGIN_BYTES(1)], message[256];
         const struct kvpi_shape shape = right_shape(&p);
         kvpi_shape_put(&shape, body);
@@ -212,7 +209,6 @@ TEST(messages_that_begin_nothing)
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
         begin(&p);
         assert_int_equal(answer(&p), KVP_E_AGAIN);
-        end_pair(&p);
     }
 }
 
@@ -221,7 +217,7 @@ TEST(messages_that_begin_nothing)
 TEST(a_begin_that_comes_too_late)
 {
     for (int change = 0; change < 3; change++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         const struct kvpi_shape shape = right_shape(&p);
         kvp_status expected = KVP_E_STATE;
         uint32_t n_ended = 0;
@@ -242,7 +238,6 @@ TEST(a_begin_that_comes_too_late)
         assert_ok(kvp_receiver_progress(p.receiver, 0, &n_ended));
         assert_int_equal(answer(&p), KVP_E_AGAIN);
         assert_ok(kvp_receiver_close(p.receiver, p.id_b));
-        end_pair(&p);
     }
 }
 
@@ -251,7 +246,7 @@ TEST(a_part_has_one_sender)
 {
     pair p = make_waiting(9);
     const place_shape shape = small_place();
-    pair q = make_pair(&shape, &shape, 8);
+    scoped_pair q = make_pair(&shape, &shape, 8);
     uint32_t link;
     assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
     begin(&p);
@@ -272,7 +267,6 @@ TEST(a_part_has_one_sender)
     assert_int_equal(info_b(&p).chunks, 1);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 5});
     end_pair(&p);
-    end_pair(&q);
 }
 
 /* Two senders, a layer each: one that writes into the other's layer ends it for both. */
@@ -280,7 +274,7 @@ TEST(a_sender_beside_its_part)
 {
     pair p = make_waiting(9);
     const place_shape shape = small_place();
-    pair q = make_pair(&shape, &shape, 8);
+    scoped_pair q = make_pair(&shape, &shape, 8);
     uint32_t link;
     assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
     struct kvpi_shape part = right_shape(&p);
@@ -296,14 +290,13 @@ TEST(a_sender_beside_its_part)
     p.ends[0] = right;
     failed(&p, KVP_E_FORMAT, 1);
     end_pair(&p);
-    end_pair(&q);
 }
 
 /* A message is left where it is while its answer has no room. */
 TEST(a_refusal_that_has_no_room)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     open_both(&p, 9, 0);
     reserve(&p);
     struct kvpi_shape wrong = right_shape(&p);
@@ -319,7 +312,6 @@ TEST(a_refusal_that_has_no_room)
     assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     assert_int_equal(answer(&p), KVP_E_MISMATCH);
     assert_int_equal(answer(&p), KVP_E_AGAIN);
-    end_pair(&p);
 }
 
 /* How a transfer ended is told when the link has room again: by progress, or by close. What comes
@@ -328,7 +320,7 @@ TEST(an_end_that_has_no_room)
 {
     for (int closes = 0; closes < 2; closes++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 1);
+        scoped_pair p = make_pair(&shape, &shape, 1);
         open_both(&p, 9, 0);
         reserve(&p);
         begin(&p);
@@ -349,7 +341,6 @@ TEST(an_end_that_has_no_room)
             send_done(&p, &slice, 0);
             assert_int_equal(answer(&p), KVP_E_HANDLE);
         }
-        end_pair(&p);
     }
 }
 
@@ -357,7 +348,7 @@ TEST(an_end_that_has_no_room)
  * it sent before, whatever the link loses. */
 TEST(a_second_attempt)
 {
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     prefill(&p, (kvp_range){0, 9});
     mark(&p);
     const uint64_t first = p.id_a;
@@ -387,7 +378,6 @@ TEST(a_second_attempt)
     }
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
     assert_int_equal(info_b(&p).status, KVP_E_FORMAT);
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------- wrong messages */
@@ -399,7 +389,7 @@ TEST(chunks_that_are_no_blocks)
         place_shape shape = small_place();
         shape.type = KVP_INT8;
         shape.has_scales = 1;
-        pair p = make_pair(&shape, &shape, 8);
+        scoped_pair p = make_pair(&shape, &shape, 8);
         open_both(&p, 9, 0);
         reserve(&p);
         watch_place(&p.b);
@@ -410,14 +400,13 @@ TEST(chunks_that_are_no_blocks)
             assert_int_equal(info_b(&p).chunks, 1);
         else
             failed(&p, KVP_E_FORMAT, 1);
-        end_pair(&p);
     }
 }
 
 TEST(chunks_out_of_place)
 {
     for (int wrong = 0; wrong < 14; wrong++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         struct kvpi_chunk chunk = FIRST_CHUNK;
         chunk.layer = wrong == 0 ? 2 : wrong == 1 ? UINT32_MAX : 0;
         chunk.first_head = wrong == 2 ? 1 : wrong == 3 ? UINT32_MAX : 0;
@@ -428,7 +417,6 @@ TEST(chunks_out_of_place)
         const struct kvpi_chunk *measure = wrong == 11 ? &chunk : &FIRST_CHUNK;
         send_chunk(&p, &chunk, bytes_of(measure) - (wrong == 13));
         failed(&p, KVP_E_FORMAT, 1);
-        end_pair(&p);
     }
 }
 
@@ -436,7 +424,7 @@ TEST(chunks_out_of_place)
 TEST(chunks_twice_and_lost)
 {
     for (int lost = 0; lost < 2; lost++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         struct kvpi_chunk chunk = FIRST_CHUNK;
         begin(&p);
         send_chunk(&p, &chunk, bytes_of(&chunk));
@@ -446,14 +434,13 @@ TEST(chunks_twice_and_lost)
         chunk.n_tokens = 3;
         send_chunk(&p, &chunk, bytes_of(&chunk));
         failed(&p, KVP_E_FORMAT, 1);
-        end_pair(&p);
     }
 }
 
 TEST(messages_that_are_damaged)
 {
     for (int wrong = 0; wrong < 6; wrong++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
         kvpi_chunk_put(&FIRST_CHUNK, body);
         begin(&p);
@@ -469,14 +456,13 @@ TEST(messages_that_are_damaged)
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
         failed(&p, KVP_E_FORMAT, 1);
-        end_pair(&p);
     }
 }
 
 /* A head that is right in itself, and names another length. */
 TEST(a_length_that_is_not_the_messages)
 {
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
     kvpi_chunk_put(&FIRST_CHUNK, body);
     begin(&p);
@@ -487,14 +473,13 @@ TEST(a_length_that_is_not_the_messages)
     post(&p.ends[0], message, n);
     assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     failed(&p, KVP_E_FORMAT, 1);
-    end_pair(&p);
 }
 
 /* A receiver that says it has everything before everything was sent; and answers that are none. */
 TEST(answers_that_are_wrong)
 {
     for (int wrong = 0; wrong < 5; wrong++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         uint8_t message[128], body[8] = {0};
         prefill(&p, (kvp_range){0, 5});
         mark(&p);
@@ -510,14 +495,13 @@ TEST(answers_that_are_wrong)
         assert_int_equal(info_a(&p).status, wrong == 1 ? KVP_E_NO_SEQS : KVP_E_FORMAT);
         assert_int_equal(info_a(&p).by_peer, wrong == 1);
         assert_int_equal(info_a(&p).owed, 0);
-        end_pair(&p);
     }
 }
 
 /* Nobody knows whose they are: they are dropped. */
 TEST(heads_that_are_damaged)
 {
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     begin(&p);
     uint8_t message[HEAD + 8] = {0};
     for (size_t byte = 0; byte < HEAD; byte++) {
@@ -535,14 +519,13 @@ TEST(heads_that_are_damaged)
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
     assert_int_equal(stats.damaged, HEAD + HEAD - 1);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
-    end_pair(&p);
 }
 
 TEST(an_end_that_is_none)
 {
     const kvp_slice all = {0, 2, 0, 2}, layer = {0, 1, 0, 2}, beyond = {0, 3, 0, 2};
     for (int wrong = 0; wrong < 5; wrong++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         struct kvpi_chunk chunk = {0, 0, 2, 0, 9, 0};
         begin(&p);
         for (chunk.layer = 0; chunk.layer < (wrong == 0 ? 1 : 2); chunk.layer++)
@@ -562,7 +545,6 @@ TEST(an_end_that_is_none)
             send_done(&p, &all, 1);
         }
         failed(&p, wrong == 4 ? KVP_E_MISMATCH : KVP_E_FORMAT, 1);
-        end_pair(&p);
     }
 }
 
@@ -570,7 +552,7 @@ TEST(a_sender_that_gives_up)
 {
     static const int32_t reasons[] = {KVP_E_NO_BLOCKS, KVP_OK, -29, 5, INT32_MIN};
     for (int i = 0; i < 6; i++) {
-        pair p = make_waiting(9);
+        scoped_pair p = make_waiting(9);
         uint8_t body[8] = {0};
         begin(&p);
         if (i < 5)
@@ -578,7 +560,6 @@ TEST(a_sender_that_gives_up)
         send_body(&p, KVPI_TRANSFER_GIVE_UP, body, i < 5 ? 8 : 7);
         assert_int_equal(info_b(&p).by_peer, 1);
         failed(&p, i == 0 ? KVP_E_NO_BLOCKS : i < 5 ? KVP_E_PEER : KVP_E_FORMAT, 0);
-        end_pair(&p);
     }
 }
 
@@ -594,7 +575,7 @@ TEST(every_bit)
                                        HEAD + KVPI_TRANSFER_CHUNK_BYTES + 16,
                                        HEAD + KVPI_TRANSFER_DONE_BYTES(1)};
         for (size_t byte = 0; byte < sizes[message]; byte++) {
-            pair p = make_pair(&shape, &shape, 8);
+            scoped_pair p = make_pair(&shape, &shape, 8);
             open_both(&p, 2, 0);
             reserve(&p);
             prefill(&p, (kvp_range){0, 2});
@@ -619,7 +600,6 @@ TEST(every_bit)
             n_completed += info_b(&p).state == KVP_TRANSFER_COMPLETE;
             assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 2});
             assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, 0);
-            end_pair(&p);
         }
     }
     assert_int_equal(n_completed, 0);
@@ -630,7 +610,7 @@ TEST(every_bit)
 
 TEST(tickets_that_are_damaged)
 {
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     prefill(&p, (kvp_range){0, 9});
     kvp_ticket ticket;
     for (size_t n = 0; n < p.n_ticket; n++) {
@@ -664,7 +644,6 @@ TEST(tickets_that_are_damaged)
     }
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
-    end_pair(&p);
 }
 
 /* Runs: as many tokens as the range, nothing behind them, joined where they touch, and numbers in
@@ -690,7 +669,7 @@ TEST(runs_that_are_wrong)
         {1, 8, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 9}}, /* beyond every pool */
         {0, 0, {0}},
     };
-    pair p = make_waiting(9);
+    scoped_pair p = make_waiting(9);
     kvp_ticket ticket;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t copy[1024];
@@ -704,7 +683,6 @@ TEST(runs_that_are_wrong)
         assert_status(i < 2 ? KVP_OK : KVP_E_FORMAT,
                       kvp_ticket_read(copy, fixed + cases[i].n, &ticket, NULL, 0));
     }
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -225,6 +225,8 @@ static void end_scene(scene *s)
     assert_int_equal(n_open(), s->n_open);
 }
 
+#define scoped_scene ENDED_BY(end_scene) scene
+
 static void expect_refusal(scene *s, kvp_status status, const char *text)
 {
     kvp_why why;
@@ -390,7 +392,7 @@ TEST(memory_that_can_be_taken_back)
 /* Ours cannot be taken back either, nor written to. */
 TEST(what_the_peer_gets)
 {
-    scene s = make_scene();
+    scoped_scene s = make_scene();
     uint8_t hello[HELLO];
     union {
         struct cmsghdr align;
@@ -408,7 +410,6 @@ TEST(what_the_peer_gets)
     assert_int_equal(ftruncate(s.memory, PAGE), -1);
     assert_int_equal(fallocate(s.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE), -1);
     assert_int_equal(pwrite(s.memory, "x", 1, 0), -1);
-    end_scene(&s);
 }
 
 /* Both ends of a pair, whole messages in order; room as much as was asked for. */
@@ -474,7 +475,7 @@ TEST(counters_that_lie)
     size_t n;
     static const uint64_t posted[] = {MESSAGES + 1, UINT64_MAX, (uint64_t)1 << 63};
     for (int i = 0; i < 3; i++) {
-        scene s = meet_hostile();
+        scoped_scene s = meet_hostile();
         assert_ok(s.end.lend(s.end.context, 1, &out));
         put(&s, AT_LENGTH, 1);
         put(&s, 0, posted[i]);
@@ -483,10 +484,9 @@ TEST(counters_that_lie)
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n)); /* for good */
         assert_status(KVP_E_IO, s.end.lend(s.end.context, 1, &out));
         assert_status(KVP_E_IO, s.end.post(s.end.context, 1));
-        end_scene(&s);
     }
     for (int i = 0; i < 2; i++) { /* taken: what was never posted; less than must be */
-        scene s = meet_hostile();
+        scoped_scene s = meet_hostile();
         if (i == 0) {
             put(&s, AT_TAKEN, 1);
         } else {
@@ -498,27 +498,24 @@ TEST(counters_that_lie)
             put(&s, AT_TAKEN, 0);
         }
         assert_status(KVP_E_IO, s.end.lend(s.end.context, 1, &out));
-        end_scene(&s);
     }
     static const uint64_t lengths[] = {0, MESSAGE + 1, UINT64_MAX};
     for (int i = 0; i < 3; i++) {
-        scene s = meet_hostile();
+        scoped_scene s = meet_hostile();
         put(&s, AT_LENGTH, lengths[i]);
         put(&s, 0, 1);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
         put(&s, AT_LENGTH, 1);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
-        end_scene(&s);
     }
     /* A peer whose counter goes back has taken nothing of ours, and is found out. */
-    scene s = meet_hostile();
+    scoped_scene s = meet_hostile();
     put(&s, AT_LENGTH, 1);
     put(&s, 0, 1);
     assert_ok(s.end.take(s.end.context, &in, &n));
     s.end.give_back(s.end.context);
     put(&s, 0, 0);
     assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
-    end_scene(&s);
 }
 
 static const scene *dying;
@@ -537,14 +534,13 @@ TEST(a_message_just_before_the_end)
 {
     const void *in;
     size_t n;
-    scene s = meet_hostile();
+    scoped_scene s = meet_hostile();
     dying = &s;
     on_poll = post_and_go;
     assert_ok(s.end.take(s.end.context, &in, &n));
     assert_int_equal(n, 3);
     s.end.give_back(s.end.context);
     assert_status(KVP_E_PEER, s.end.take(s.end.context, &in, &n));
-    end_scene(&s);
 }
 
 /* Any bytes in the peer's memory, at any time: a receiver and its cache are none the worse. */
@@ -553,12 +549,12 @@ TEST(a_peer_that_writes_anything)
     uint64_t random = 5;
     uint32_t n_taken = 0, n_broken = 0;
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 2);
+    scoped_pair p = make_pair(&shape, &shape, 2);
     open_both(&p, 9, 0);
     reserve(&p);
     watch_place(&p.b);
     for (int i = 0; i < 2000; i++) {
-        scene s = meet_hostile();
+        scoped_scene s = meet_hostile();
         uint32_t link;
         assert_ok(kvp_receiver_attach(p.receiver, &s.end, &link));
         kvp_receiver_stats before, after;
@@ -580,14 +576,12 @@ TEST(a_peer_that_writes_anything)
         n_taken += after.messages > before.messages;
         n_broken += kvp_receiver_link(p.receiver, link) == KVP_E_IO;
         assert_ok(kvp_receiver_detach(p.receiver, link));
-        end_scene(&s);
     }
     assert_true(n_taken > 500 && n_broken > 100);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
     assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------- KV that changes while it is read */
@@ -604,8 +598,8 @@ static void change_front(void)
 TEST(a_message_that_changes_when_it_is_verified)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 2);
-    scene s = meet_hostile();
+    scoped_pair p = make_pair(&shape, &shape, 2);
+    scoped_scene s = meet_hostile();
     const void *in;
     size_t n;
     uint32_t link;
@@ -640,8 +634,6 @@ TEST(a_message_that_changes_when_it_is_verified)
     assert_ok(kvp_sender_close(p.sender, p.id_a));
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     assert_ok(kvp_receiver_detach(p.receiver, link));
-    end_scene(&s);
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------- the system refuses */

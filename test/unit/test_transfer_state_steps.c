@@ -52,8 +52,7 @@ static void extend(const place *p, kvp_seq seq, uint32_t n)
 
 static void assert_complete(const pair *p, uint32_t end)
 {
-    assert_int_equal(info_b(p).status, KVP_OK);
-    assert_int_equal(info_b(p).state, KVP_TRANSFER_COMPLETE);
+    assert_fields(info_b(p), status, KVP_OK, state, KVP_TRANSFER_COMPLETE);
     assert_int_equal(info_a(p).state, KVP_TRANSFER_COMPLETE);
     assert_true(has_kv(&p->b, p->seq_b, (kvp_range){0, end}));
     assert_true(has_state(&p->b, state_in(&p->b, p->seq_b).write_slot, end));
@@ -65,7 +64,7 @@ static void assert_complete(const pair *p, uint32_t end)
 TEST(the_computed_state_is_sent_while_a_step_is_out)
 {
     for (int fails = 0; fails < 2; fails++) {
-        pair p = make_steps(64);
+        scoped_pair p = make_steps(64);
         uint32_t slot;
         open_both(&p, 20, 0);
         assert_ok(reserve_status(&p, KVP_END));
@@ -85,14 +84,13 @@ TEST(the_computed_state_is_sent_while_a_step_is_out)
         if (!fails)
             assert_ok(kvp_step_done(p.a.w.cache, step, NULL));
         assert_int_equal(state_in(&p.a, p.seq_a).computed_slot, fails ? computed : slot);
-        end_pair(&p);
     }
 }
 
 /* Declared is not computed. */
 TEST(a_state_waits_for_its_step)
 {
-    pair p = make_steps(64);
+    scoped_pair p = make_steps(64);
     uint32_t slots[2];
     open_both(&p, 20, 0);
     assert_ok(reserve_status(&p, KVP_END));
@@ -106,14 +104,13 @@ TEST(a_state_waits_for_its_step)
     end_step(&p.a, p.seq_a, second, 20, slots[1]);
     progress_both(&p, 2);
     assert_complete(&p, 20);
-    end_pair(&p);
 }
 
 /* The link takes a part of it, or none; then the step with more takes effect. */
 TEST(a_step_that_takes_effect_ends_it)
 {
     for (uint32_t taken = 0; taken < 9; taken++) {
-        pair p = make_steps(4);
+        scoped_pair p = make_steps(4);
         uint32_t slot;
         open_both(&p, 20, 0);
         assert_ok(reserve_status(&p, KVP_END));
@@ -129,7 +126,6 @@ TEST(a_step_that_takes_effect_ends_it)
         progress_both(&p, 8);
         assert_int_equal(info_a(&p).status, KVP_E_DROPPED);
         assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
-        end_pair(&p);
     }
 }
 
@@ -137,7 +133,7 @@ TEST(a_step_that_takes_effect_ends_it)
 
 TEST(a_receiver_needs_a_slot_to_write)
 {
-    pair p = make_steps(64);
+    scoped_pair p = make_steps(64);
     open_both(&p, 23, 0);
     assert_ok(reserve_status(&p, 20));
     mark(&p);
@@ -161,13 +157,12 @@ TEST(a_receiver_needs_a_slot_to_write)
     progress_both(&p, 2);
     assert_complete(&p, 23);
     assert_true(has_state(&p.b, slot, 20));
-    end_pair(&p);
 }
 
 /* Nor may a step have gone on from what is computed. */
 TEST(a_receiver_that_is_in_a_step_is_refused)
 {
-    pair p = make_steps(64);
+    scoped_pair p = make_steps(64);
     uint32_t slot;
     open_both(&p, 20, 0);
     const uint64_t step = begin_step(&p.b, p.seq_b, 12, &slot);
@@ -180,14 +175,13 @@ TEST(a_receiver_that_is_in_a_step_is_refused)
     prefill(&p, (kvp_range){0, 20});
     progress_both(&p, 2);
     assert_complete(&p, 20);
-    end_pair(&p);
 }
 
 /* A step takes the slot while a part of the state is there: nothing more is written into it. */
 TEST(a_step_takes_the_receivers_slot)
 {
     for (int extends = 0; extends < 2; extends++) {
-        pair p = make_steps(64);
+        scoped_pair p = make_steps(64);
         uint32_t slot;
         open_both(&p, 20, 0);
         assert_ok(reserve_status(&p, KVP_END));
@@ -204,7 +198,6 @@ TEST(a_step_takes_the_receivers_slot)
         assert_int_equal(info_a(&p).status, KVP_E_STATE);
         assert_true(has_state(&p.b, slot, 77));
         assert_ok(kvp_step_failed(p.b.w.cache, step, NULL, 0, NULL));
-        end_pair(&p);
     }
 }
 

@@ -83,7 +83,7 @@ TEST(every_call_in_every_state)
 
 TEST(ids_that_are_closed)
 {
-    pair p = make_in(KVP_TRANSFER_COMPLETE);
+    scoped_pair p = make_in(KVP_TRANSFER_COMPLETE);
     const uint64_t a = p.id_a, b = p.id_b;
     kvp_transfer_info info;
     assert_ok(kvp_sender_close(p.sender, a));
@@ -105,7 +105,6 @@ TEST(ids_that_are_closed)
     /* It goes well a second time. */
     progress_both(&p, 5);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* The receiver gives up: the sender learns why; and the other way round. */
@@ -113,29 +112,24 @@ TEST(giving_up)
 {
     for (int side = 0; side < 2; side++) {
         for (uint32_t s = KVP_TRANSFER_MOVING; s <= KVP_TRANSFER_SENT; s++) {
-            pair p = make_in(s);
+            scoped_pair p = make_in(s);
             const kvp_transfer_info before = info_b(&p);
             assert_ok(side == 0 ? kvp_sender_abort(p.sender, p.id_a, KVP_E_NO_SEQS)
                                 : kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
             progress_both(&p, 2);
             const kvp_transfer_info a = info_a(&p), b = info_b(&p);
             assert_int_equal(before.state, KVP_TRANSFER_MOVING);
-            assert_int_equal(a.state, KVP_TRANSFER_FAILED);
-            assert_int_equal(a.status, KVP_E_NO_SEQS);
-            assert_int_equal(a.by_peer, side);
+            assert_fields(a, state, KVP_TRANSFER_FAILED, status, KVP_E_NO_SEQS, by_peer, side);
             if (side == 0 && s == KVP_TRANSFER_SENT) {
                 /* All had been sent: the receiver has it before it hears of this. */
                 assert_int_equal(b.state, KVP_TRANSFER_COMPLETE);
             } else {
-                assert_int_equal(b.state, KVP_TRANSFER_FAILED);
-                assert_int_equal(b.status, KVP_E_NO_SEQS);
-                assert_int_equal(b.by_peer, !side);
+                assert_fields(b, state, KVP_TRANSFER_FAILED, status, KVP_E_NO_SEQS, by_peer, !side);
                 kvp_receiver_stats stats;
                 assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
                 assert_true(stats.late == 0 || s == KVP_TRANSFER_SENT);
             }
             assert_int_equal(a.owed + b.owed, 0);
-            end_pair(&p);
         }
     }
 }
@@ -168,7 +162,7 @@ TEST(what_is_owed)
     enum { PROGRESS, CLOSE, DETACH, CLOSE_FIRST, WAYS };
     for (uint32_t at = 0; at < 2 * WAYS; at++) {
         const uint32_t side = at % 2, way = at / 2, other = !side;
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -193,10 +187,8 @@ TEST(what_is_owed)
             progress_side(&p, other);
         const kvp_transfer_info told = other == 0 ? info_a(&p) : info_b(&p);
         const int is_told = way <= CLOSE;
-        assert_int_equal(told.state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING);
-        assert_int_equal(told.status, is_told ? KVP_E_NO_SEQS : KVP_OK);
-        assert_int_equal(told.by_peer, is_told);
-        end_pair(&p);
+        assert_fields(told, state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING, status,
+                      is_told ? KVP_E_NO_SEQS : KVP_OK, by_peer, is_told);
     }
 }
 
@@ -204,7 +196,7 @@ TEST(what_is_owed)
 TEST(nothing_is_owed)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -213,7 +205,6 @@ TEST(nothing_is_owed)
         assert_int_equal(progress_side(&p, side), 0);
         assert_int_equal((side == 0 ? info_a(&p) : info_b(&p)).owed, 0);
         assert_int_equal(p.faults[side].n_posts, 0);
-        end_pair(&p);
     }
 }
 
@@ -221,7 +212,7 @@ TEST(nothing_is_owed)
 TEST(a_link_that_lends_nothing)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -230,16 +221,14 @@ TEST(a_link_that_lends_nothing)
         prefill(&p, (kvp_range){0, 5});
         progress_side(&p, side);
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
-        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info.status, KVP_E_IO);
-        end_pair(&p);
+        assert_fields(info, state, KVP_TRANSFER_FAILED, status, KVP_E_IO);
     }
 }
 
 /* A receiver that was made anew gives the same ids: its answers are of its own epoch. */
 TEST(receivers_of_two_epochs)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     kvp_receiver *before;
     kvp_transfer_config config = transfer_config_of(&p.b);
     config.epoch--;
@@ -267,24 +256,20 @@ TEST(receivers_of_two_epochs)
     progress_both(&p, 3);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
     p.id_a = ids[0];
-    assert_int_equal(info_a(&p).status, KVP_E_HANDLE);
-    assert_int_equal(info_a(&p).by_peer, 1);
-    end_pair(&p);
+    assert_fields(info_a(&p), status, KVP_E_HANDLE, by_peer, 1);
 }
 
 /* The answer had arrived when the link broke: it is what the sender learns. */
 TEST(an_answer_before_the_link_broke)
 {
-    pair p = make_in(KVP_TRANSFER_MOVING);
+    scoped_pair p = make_in(KVP_TRANSFER_MOVING);
     abort_side(&p, 1);
     progress_side(&p, 1);
     cut_link(&p);
     prefill(&p, (kvp_range){5, 9});
     progress_side(&p, 0);
-    assert_int_equal(info_a(&p).status, KVP_E_NO_SEQS);
-    assert_int_equal(info_a(&p).by_peer, 1);
+    assert_fields(info_a(&p), status, KVP_E_NO_SEQS, by_peer, 1);
     assert_status(KVP_E_STATE, kvp_sender_ready(p.sender, p.id_a, 0, 9));
-    end_pair(&p);
 }
 
 /* -------------------------------------------------------------- sequences under a transfer */
@@ -296,7 +281,7 @@ TEST(sequences_on_the_host)
     shape.host_blocks = 17;
     for (int at = 0; at < 6; at++) {
         const int receives = at % 2, moves = at / 2 > 0, is_back = at / 2 > 1;
-        pair p = make_pair(&shape, &shape, 32);
+        scoped_pair p = make_pair(&shape, &shape, 32);
         open_both(&p, 9, 4);
         const kvp_seq seq = receives ? p.seq_b : p.seq_a;
         kvp_cache *cache = receives ? p.b.w.cache : p.a.w.cache;
@@ -327,7 +312,6 @@ TEST(sequences_on_the_host)
             assert_int_equal(info_a(&p).status, KVP_E_STATE);
             assert_int_equal(info_b(&p).status, KVP_E_STATE);
         }
-        end_pair(&p);
     }
 }
 
@@ -338,7 +322,7 @@ TEST(tokens_that_cannot_be_compared)
         place_shape a = small_place();
         const place_shape b = small_place();
         a.n_nodes = kept ? 0 : 6; /* the root, and five units */
-        pair p = make_pair(&a, &b, 32);
+        scoped_pair p = make_pair(&a, &b, 32);
         const kvp_seq other = open_seq(&p.a.w, ints(100), 16, NULL);
         open_both(&p, 9, 0);
         if (kept) {
@@ -356,17 +340,15 @@ TEST(tokens_that_cannot_be_compared)
         }
         const uint32_t end = kept ? KVP_TRANSFER_COMPLETE : KVP_TRANSFER_FAILED;
         assert_int_equal(info_a(&p).state, end);
-        assert_int_equal(info_b(&p).state, end);
-        assert_int_equal(info_b(&p).status, kept ? KVP_OK : KVP_E_UNKNOWN);
+        assert_fields(info_b(&p), state, end, status, kept ? KVP_OK : KVP_E_UNKNOWN);
         close_seq(&p.a.w, other);
-        end_pair(&p);
     }
 }
 
 TEST(a_receivers_sequence_that_changes)
 {
     for (int change = 0; change < 6; change++) {
-        pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
         kvp_cache *cache = p.b.w.cache;
         kvp_seq child = {0};
         kvp_status expected = KVP_E_STATE;
@@ -393,23 +375,19 @@ TEST(a_receivers_sequence_that_changes)
         watch_place(&p.b);
         prefill(&p, (kvp_range){5, 9});
         progress_both(&p, 3);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, expected);
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, expected);
-        assert_int_equal(info_a(&p).by_peer, 1);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, expected);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, expected, by_peer, 1);
         if (p.seq_b.bits != 0)
             assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
         if (child.bits != 0)
             close_seq(&p.b.w, child);
-        end_pair(&p);
     }
 }
 
 /* Also between the last chunk and the last word. */
 TEST(a_receivers_sequence_that_changes_late)
 {
-    pair p = make_in(KVP_TRANSFER_MOVING);
+    scoped_pair p = make_in(KVP_TRANSFER_MOVING);
     write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
     progress_both(&p, 2);
@@ -418,15 +396,13 @@ TEST(a_receivers_sequence_that_changes_late)
     assert_ok(kvp_seq_truncate(p.b.w.cache, p.seq_b, 8, NULL));
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 9));
     progress_both(&p, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_b(&p).status, KVP_E_STATE);
-    end_pair(&p);
+    assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_STATE);
 }
 
 TEST(a_senders_sequence_that_changes)
 {
     for (int change = 0; change < 4; change++) {
-        pair p = make_in(KVP_TRANSFER_MOVING);
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING);
         kvp_cache *cache = p.a.w.cache;
         if (change == 3) { /* written, sent, not committed */
             write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
@@ -442,12 +418,8 @@ TEST(a_senders_sequence_that_changes)
         }
         progress_both(&p, 2);
         const kvp_status expected = change == 0 ? KVP_E_HANDLE : KVP_E_STATE;
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, expected);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, expected);
-        assert_int_equal(info_b(&p).by_peer, 1);
-        end_pair(&p);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, expected);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, expected, by_peer, 1);
     }
 }
 
@@ -456,7 +428,7 @@ TEST(a_senders_window_that_drops)
 {
     for (int moving = 0; moving < 2; moving++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         open_both(&p, 24, 0);
         reserve(&p);
         watch_place(&p.b);
@@ -472,20 +444,16 @@ TEST(a_senders_window_that_drops)
         else
             mark(&p);
         progress_both(&p, 2);
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, KVP_E_DROPPED);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
-        assert_int_equal(info_b(&p).by_peer, 1);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED, by_peer, 1);
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, moving ? 4 : 0});
-        end_pair(&p);
     }
 }
 
 /* What cannot be reserved, and what cannot be marked. */
 TEST(sequences_that_do_not_fit)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     kvp_cache *cache = p.b.w.cache;
     kvp_receive receive = receive_of(&p);
     size_t n;
@@ -523,7 +491,6 @@ TEST(sequences_that_do_not_fit)
     mark(&p);
     assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 2, 9));
     assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 0, 10));
-    end_pair(&p);
 }
 
 /* With scales a block is sent whole: it must begin at its start, and fit a message. */
@@ -578,7 +545,7 @@ TEST(configurations)
 {
     const place_shape shape = small_place();
     place_shape other = small_place();
-    place p = make_place(&shape);
+    scoped_place p = make_place(&shape);
     other.S = 8;
     place q = make_place(&other);
     other = small_place();
@@ -619,12 +586,11 @@ TEST(configurations)
     kvp_cache_destroy(grouped);
     end_place(&small);
     end_place(&q);
-    end_place(&p);
 }
 
 TEST(links)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     uint32_t link;
     for (int wrong = 0; wrong < 9; wrong++) {
         kvp_link l = p.ends[0];
@@ -669,26 +635,22 @@ TEST(links)
     assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 1, NULL, ends));
     kvp_loopback_cut(NULL);
     kvp_loopback_destroy(NULL);
-    end_pair(&p);
 }
 
 TEST(a_link_that_is_detached)
 {
     for (int side = 0; side < 2; side++) {
-        pair p = make_in(KVP_TRANSFER_MOVING);
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING);
         assert_ok(side == 0 ? kvp_sender_detach(p.sender, p.link_a)
                             : kvp_receiver_detach(p.receiver, p.link_b));
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
-        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info.status, KVP_E_PEER);
-        assert_int_equal(info.owed, 0);
-        end_pair(&p);
+        assert_fields(info, state, KVP_TRANSFER_FAILED, status, KVP_E_PEER, owed, 0);
     }
 }
 
 TEST(null_pointers)
 {
-    pair p = make_in(KVP_TRANSFER_WAITING);
+    scoped_pair p = make_in(KVP_TRANSFER_WAITING);
     kvp_transfer_info info;
     kvp_receiver_stats stats;
     size_t n;
@@ -740,7 +702,6 @@ TEST(null_pointers)
     assert_status(KVP_E_ARG, kvp_ticket_read(p.ticket, p.n_ticket, NULL, NULL, 1));
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_WAITING);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

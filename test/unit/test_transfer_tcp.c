@@ -115,6 +115,8 @@ static void end_scene(scene *s)
     }
 }
 
+#define scoped_scene ENDED_BY(end_scene) scene
+
 static kvp_status post(const kvp_link *end, size_t n, unsigned seed)
 {
     void *out;
@@ -149,7 +151,7 @@ TEST(messages_in_pieces)
     static const size_t pieces[] = {0, 1, 3, 5, 1000};
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         most_moved = 0; /* a hello goes as one */
-        scene s = make_scene(3000, 2000, 3);
+        scoped_scene s = make_scene(3000, 2000, 3);
         assert_int_equal(s.ends[0].max_message, 2000);
         assert_int_equal(s.ends[1].max_message, 2000);
         most_moved = pieces[p];
@@ -170,13 +172,12 @@ TEST(messages_in_pieces)
         }
         most_moved = 0;
         interrupts = 0;
-        end_scene(&s);
     }
 }
 
 TEST(arguments)
 {
-    scene s = make_scene(MESSAGE, MESSAGE, 1);
+    scoped_scene s = make_scene(MESSAGE, MESSAGE, 1);
     kvp_link again;
     kvp_tcp *tcp;
     kvp_why why;
@@ -212,13 +213,12 @@ TEST(arguments)
     assert_ok(end->post(end->context, 5));
     end->give_back(end->context); /* of nothing */
     kvp_tcp_close(NULL);
-    end_scene(&s);
 }
 
 /* Nobody reads: at some time the system takes no more, then the buffers are full. */
 TEST(full_buffers)
 {
-    scene s = make_scene(1 << 20, 1 << 20, 2);
+    scoped_scene s = make_scene(1 << 20, 1 << 20, 2);
     unsigned n = 0, taken = 0;
     kvp_status status;
     while ((status = post(&s.ends[0], 1 << 20, n)) == KVP_OK)
@@ -250,13 +250,12 @@ TEST(full_buffers)
         status = s.ends[0].lend(s.ends[0].context, 1, &out);
     }
     assert_ok(status);
-    end_scene(&s);
 }
 
 /* What was given back once is not given back again: the message behind it stays. */
 TEST(given_back_twice)
 {
-    scene s = make_scene(MESSAGE, MESSAGE, 4);
+    scoped_scene s = make_scene(MESSAGE, MESSAGE, 4);
     for (unsigned i = 0; i < 3; i++)
         assert_ok(post(&s.ends[0], 10, i));
     for (unsigned i = 0; i < 3; i++) {
@@ -264,13 +263,12 @@ TEST(given_back_twice)
         expect(&s.ends[1], 10, i);
         s.ends[1].give_back(s.ends[1].context);
     }
-    end_scene(&s);
 }
 
 /* A link that is broken says why it broke, whatever comes behind that. */
 TEST(the_first_reason_stays)
 {
-    scene s = make_scene(MESSAGE, MESSAGE, 4);
+    scoped_scene s = make_scene(MESSAGE, MESSAGE, 4);
     const uint8_t bytes[12] = {4, 0, 0, 0, 9, 10, 11, 12}; /* a message, and one of no length */
     const void *in;
     size_t n;
@@ -284,13 +282,12 @@ TEST(the_first_reason_stays)
     assert_status(KVP_E_PEER, status);
     assert_status(KVP_E_PEER, kvp_tcp_flush(s.tcp[1]));
     breaks_send = 0;
-    end_scene(&s);
 }
 
 /* What had arrived is taken; then the link is broken, and stays so. */
 TEST(peer_that_goes)
 {
-    scene s = make_scene(MESSAGE, MESSAGE, 4);
+    scoped_scene s = make_scene(MESSAGE, MESSAGE, 4);
     void *out;
     assert_ok(post(&s.ends[0], 100, 1));
     assert_ok(post(&s.ends[0], 200, 2));
@@ -312,7 +309,6 @@ TEST(peer_that_goes)
     assert_status(KVP_E_PEER, s.ends[1].lend(s.ends[1].context, 5, &out));
     assert_status(KVP_E_PEER, kvp_tcp_flush(s.tcp[1]));
     assert_status(KVP_E_PEER, s.ends[1].take(s.ends[1].context, &in, &n));
-    end_scene(&s);
 }
 
 /* The system had taken everything, and the peer's had not. */
@@ -320,7 +316,7 @@ TEST(peer_that_goes_before_it_has_all)
 {
     const int options[2][2] = {{SO_SNDBUF, 1 << 22}, {SO_RCVBUF, 4096}};
     uint8_t hello[HELLO] = {'k', 'v', 'p', 't', 1};
-    scene s = {0};
+    scoped_scene s = {0};
     make_tcp_pair(s.sockets);
     for (int i = 0; i < 2; i++)
         assert_int_equal(
@@ -337,7 +333,6 @@ TEST(peer_that_goes_before_it_has_all)
     while ((status = kvp_tcp_flush(s.tcp[0])) == KVP_E_AGAIN)
         (void)sched_yield();
     assert_status(KVP_E_PEER, status);
-    end_scene(&s);
 }
 
 /* A whole message of a peer, then a length that is none. */
@@ -345,7 +340,7 @@ TEST(peer_that_lies)
 {
     static const uint32_t lengths[] = {0, MESSAGE + 1, UINT32_MAX};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        scene s = make_scene(MESSAGE, MESSAGE, 4);
+        scoped_scene s = make_scene(MESSAGE, MESSAGE, 4);
         uint8_t bytes[12] = {4, 0, 0, 0, 9, 10, 11, 12};
         kvpi_bytes_store(bytes + 8, lengths[i], 4);
         assert_int_equal(send(s.sockets[0], bytes, sizeof bytes, 0), sizeof bytes);
@@ -357,7 +352,6 @@ TEST(peer_that_lies)
             ;
         assert_status(KVP_E_IO, status);
         assert_status(KVP_E_IO, post(&s.ends[1], 4, 0));
-        end_scene(&s);
     }
 }
 
@@ -376,7 +370,7 @@ TEST(hellos)
         {8, 0, 4, KVP_E_FORMAT, "too small"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        scene s = {0};
+        scoped_scene s = {0};
         uint8_t hello[HELLO] = {'k', 'v', 'p', 't', 1};
         kvp_why why;
         make_tcp_pair(s.sockets);
@@ -393,15 +387,13 @@ TEST(hellos)
         assert_status(changes[i].status, status);
         assert_non_null(strstr(why.text, changes[i].text));
         assert_status(status, kvp_tcp_connect(s.tcp[0], &s.ends[0], NULL));
-        end_scene(&s);
     }
-    scene s = {0};
+    scoped_scene s = {0};
     make_tcp_pair(s.sockets);
     assert_ok(kvp_tcp_open(s.sockets[0], MESSAGE, 1, &s.tcp[0], NULL));
     (void)close(s.sockets[1]);
     s.sockets[1] = -1;
     assert_status(KVP_E_PEER, connect_end(&s, 0));
-    end_scene(&s);
 }
 
 TEST(what_the_system_refuses)

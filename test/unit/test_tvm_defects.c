@@ -50,9 +50,8 @@ static void expect_live(const world *w, kvp_seq seq, uint32_t block_tokens)
         const int32_t block = row_entry(w, seq, i);
         assert_int_equal(block != KVP_NULL_BLOCK,
                          keeps(window, block_tokens, i, info.computed_tokens));
-        if (block != KVP_NULL_BLOCK) {
+        if (block != KVP_NULL_BLOCK)
             assert_int_equal(block_of(w, block).state, KVP_BLOCK_HELD);
-        }
     }
 }
 
@@ -63,11 +62,9 @@ static void expect_not_taken(world *w, kvp_seq seq)
     const kvp_stats stats = stats_of(w);
     prompt.reserve_tokens = (uint32_t)(stats.free_blocks + stats.cached_blocks) * S;
     const kvp_seq other = open_with(w, &prompt, NULL);
-    for (uint32_t i = 0; i < info_of(w, other).n_blocks; i++) {
-        for (uint32_t k = 0; k < info_of(w, seq).n_blocks; k++) {
+    for (uint32_t i = 0; i < info_of(w, other).n_blocks; i++)
+        for (uint32_t k = 0; k < info_of(w, seq).n_blocks; k++)
             assert_int_not_equal(row_entry(w, other, i), row_entry(w, seq, k));
-        }
-    }
     close_seq(w, other);
 }
 
@@ -80,7 +77,7 @@ TEST(test_1_a_fork_inside_the_sinks_of_a_slid_sequence)
     for (uint32_t k = 0; k < 2; k++) {
         kvp_config config = groups_config(16, 31, &(kvp_window){20, 20}, 1);
         int32_t before[ROW_MAX];
-        world w = make_world(&config);
+        scoped_world w = make_world(&config);
         const kvp_seq parent = open_done(&w, ints(0), lengths[k]);
         const uint32_t n_blocks = info_of(&w, parent).n_blocks;
         memcpy(before, row_of(&w, 0, parent), n_blocks * sizeof(*before));
@@ -96,7 +93,6 @@ TEST(test_1_a_fork_inside_the_sinks_of_a_slid_sequence)
         assert_int_equal(row_entry(&w, parent, 1), before[1]);
         assert_int_equal(row_entry(&w, child, 0), before[0]);
         assert_int_not_equal(row_entry(&w, child, 1), before[1]); /* it wrote there: a copy */
-        end_world(&w);
     }
 }
 
@@ -106,7 +102,7 @@ TEST(test_2_moves_of_every_sequence_of_a_batch)
 {
     const int32_t chain[] = {-1, 0, 1, 2};
     for (uint32_t tree_at = 0; tree_at < 2; tree_at++) { /* the tree first; the chain first */
-        world w = tree_world(15);
+        scoped_world w = tree_world(15);
         kvp_seq seqs[2];
         kvp_slot_move moves[4];
         const int32_t leaves[] = {3, 3};
@@ -121,7 +117,6 @@ TEST(test_2_moves_of_every_sequence_of_a_batch)
         assert_int_equal(moves[0].dst / S, row_entry(&w, seqs[tree_at], 1));
         assert_int_equal(info_of(&w, seqs[tree_at]).n_tokens, 7);
         assert_int_equal(info_of(&w, seqs[1 - tree_at]).n_tokens, 8);
-        end_world(&w);
     }
 }
 
@@ -135,7 +130,7 @@ TEST(test_3_rejected_nodes_of_all_rounds_are_dropped)
     const int32_t leaves[] = {1, 2, 6, 16};
     const uint32_t lengths[] = {12, 12, 13, 15};
     for (uint32_t k = 0; k < 4; k++) {
-        world w = tree_world(15);
+        scoped_world w = tree_world(15);
         kvp_slot_move moves[8];
         int32_t tokens[1];
         const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -148,12 +143,10 @@ TEST(test_3_rejected_nodes_of_all_rounds_are_dropped)
         assert_int_equal(info_of(&w, seq).tree_tokens, 0);
         assert_ok(kvp_seq_tokens(w.cache, seq, lengths[k] - 1, 1, tokens));
         assert_int_equal(tokens[0], 50 + leaves[k]);
-        for (uint32_t m = 0; m < n; m++) { /* the last one comes from the slot of the leaf */
+        for (uint32_t m = 0; m < n; m++) /* the last one comes from the slot of the leaf */
             assert_true(moves[m].src > moves[m].dst);
-        }
         assert_int_equal(n == 0, k == 0);
         assert_true(n == 0 || moves[n - 1].src == S + 10 + leaves[k]); /* the row is 1, 2, 3 ... */
-        end_world(&w);
     }
 }
 
@@ -161,7 +154,7 @@ TEST(test_3_rejected_nodes_of_all_rounds_are_dropped)
 
 TEST(test_4_paths_are_of_the_sequences_that_are_named)
 {
-    world w = tree_world(31);
+    scoped_world w = tree_world(31);
     kvp_seq seqs[3];
     const uint32_t n_tokens[] = {4, 4, 4};
     int32_t parents[12];
@@ -184,14 +177,13 @@ TEST(test_4_paths_are_of_the_sequences_that_are_named)
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 7);
     assert_int_equal(info_of(&w, seqs[0]).last_token, 50);
     assert_int_equal(info_of(&w, seqs[2]).n_tokens, 8);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------------- 5 */
 
 TEST(test_5_trees_keep_their_shape_whatever_is_shared)
 {
-    world w = tree_world(31);
+    scoped_world w = tree_world(31);
     kvp_seq seqs[3];
     const uint32_t n_tokens[] = {4, 4, 4};
     const int32_t parents[] = {-1, 0, 0, 1, -1, -1, 0, 1, -1, 0, 1, 2};
@@ -202,10 +194,8 @@ TEST(test_5_trees_keep_their_shape_whatever_is_shared)
     kvp_batch batch = batch_of(seqs, n_tokens, 3);
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_tree(w.cache, &batch, parents));
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         assert_tree(&w, seqs[s], ints((int32_t)(50 + 4 * s)), parents + 4 * s, 4);
-    }
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------------- 6 */
@@ -215,7 +205,7 @@ TEST(test_6_a_pop_frees_nothing_that_the_window_needs)
 {
     for (uint32_t slid = 0; slid <= 19; slid++) {
         for (uint32_t popped = 1; popped <= 3; popped++) {
-            world w = window_world(15, 6, 14);
+            scoped_world w = window_world(15, 6, 14);
             const kvp_seq seq = open_done(&w, ints(0), 20);
             decode(&w, seq, slid);
             const kvp_status status = kvp_seq_truncate(w.cache, seq, 20 + slid - popped, NULL);
@@ -229,7 +219,6 @@ TEST(test_6_a_pop_frees_nothing_that_the_window_needs)
             expect_not_taken(&w, seq);
             decode(&w, seq, 9);
             expect_live(&w, seq, S);
-            end_world(&w);
         }
     }
 }
@@ -239,7 +228,7 @@ TEST(test_6_a_pop_frees_nothing_that_the_window_needs)
 TEST(test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing)
 {
     for (uint32_t to = 0; to <= 20; to++) {
-        world w = window_world(31, 2, 10);
+        scoped_world w = window_world(31, 2, 10);
         const kvp_seq parent = open_done(&w, ints(0), 12);
         const kvp_seq seq = fork_seq(&w, parent, 11);
         decode(&w, seq, 9);
@@ -255,7 +244,6 @@ TEST(test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing)
         decode(&w, seq, 10); /* either way it goes on */
         expect_live(&w, seq, S);
         assert_row(&w, parent, 1, 2, 3);
-        end_world(&w);
     }
 }
 
@@ -264,7 +252,7 @@ TEST(test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing)
 TEST(test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on)
 {
     for (uint32_t n = 8; n <= 24; n++) {
-        world w = window_world(31, 6, 6);
+        scoped_world w = window_world(31, 6, 6);
         const kvp_seq parent = open_done(&w, ints(0), n);
         const kvp_seq child = fork_seq(&w, parent, KVP_END);
         decode(&w, parent, 30);
@@ -272,7 +260,6 @@ TEST(test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on)
         expect_live(&w, parent, S);
         expect_live(&w, child, S);
         assert_int_equal(row_entry(&w, child, 0), row_entry(&w, parent, 0)); /* a sink, shared */
-        end_world(&w);
     }
 }
 
@@ -281,7 +268,7 @@ TEST(test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on)
 TEST(test_9_an_append_that_is_refused_changes_nothing)
 {
     const kvp_config config = tree_config(13);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const uint32_t n_tokens[] = {51, 0, 4};
     const int32_t bad[] = {-1, 0, 0, 4};
     kvp_seq seqs[3];
@@ -300,33 +287,29 @@ TEST(test_9_an_append_that_is_refused_changes_nothing)
     const kvp_batch retry = batch_of(seqs, last, 2);
     assert_ok(kvp_seq_extend_many(w.cache, &retry)); /* the same again, and it works */
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 20);
-    end_world(&w);
 }
 
 /* Nothing for one in the middle of a batch is no mistake. */
 TEST(test_9_an_append_of_nothing_in_the_middle_of_a_batch)
 {
-    world w = tree_world(15);
+    scoped_world w = tree_world(15);
     const uint32_t n_tokens[] = {1, 0, 2};
     kvp_seq seqs[3];
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         seqs[s] = open_done(&w, ints((int32_t)(100 * s)), 6);
-    }
     kvp_batch batch = batch_of(seqs, n_tokens, 3);
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         assert_int_equal(info_of(&w, seqs[s]).n_tokens, 6 + n_tokens[s]);
-    }
     assert_int_equal(info_of(&w, seqs[2]).last_token, 52);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------------- 10 */
 
 TEST(test_10_a_fork_needs_no_block_and_loses_none)
 {
-    world w = small_world(3);
+    scoped_world w = small_world(3);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     assert_int_equal(stats_of(&w).free_blocks, 0);
     const kvp_seq child = fork_seq(&w, parent, 7);
@@ -339,14 +322,13 @@ TEST(test_10_a_fork_needs_no_block_and_loses_none)
     assert_int_equal(stats.free_blocks + stats.cached_blocks, 3);
     assert_int_equal(stats.open_seqs, 0);
     (void)open_seq(&w, ints(100), 12, NULL);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------------- 11 */
 
 TEST(test_11_a_sequence_twice_in_a_batch_is_refused)
 {
-    world w = tree_world(15);
+    scoped_world w = tree_world(15);
     const int32_t parents[] = {-1, -1, -1};
     const uint32_t n_tokens[] = {1, 1, 1};
     const int32_t leaves[] = {-1, -1, -1};
@@ -361,7 +343,6 @@ TEST(test_11_a_sequence_twice_in_a_batch_is_refused)
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_accept(w.cache, &accept)));
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_commit_many(w.cache, seqs, n_tokens, 3)));
     assert_shortage(&w, KVP_E_ARG, 2, 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------------- 12 */
@@ -369,7 +350,7 @@ TEST(test_11_a_sequence_twice_in_a_batch_is_refused)
 TEST(test_12_a_step_that_is_out_writes_into_nobodys_memory)
 {
     const kvp_config config = steps_config(4, 4, 9, 0);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq closed = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq popped = open_seq(&w, ints(100), 8, NULL);
     const uint64_t step = begin_step(&w);
@@ -385,14 +366,13 @@ TEST(test_12_a_step_that_is_out_writes_into_nobodys_memory)
     (void)done_step(&w, again);
     assert_int_equal(stats_of(&w).parked_blocks, 0);
     assert_ok(kvp_seq_extend(w.cache, popped, NULL, 24, 0));
-    end_world(&w);
 }
 
 TEST(test_12_steps_are_bounded_and_batches_may_be_empty)
 {
     kvp_config config = steps_config(4, 4, 9, 0);
     config.max_steps_out = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     uint32_t n;
     uint64_t step;
     (void)begin_step(&w);
@@ -405,7 +385,6 @@ TEST(test_12_steps_are_bounded_and_batches_may_be_empty)
     assert_ok(kvp_seq_extend_tree(w.cache, &batch, NULL));
     assert_ok(kvp_seq_accept(w.cache, &accept));
     assert_ok(kvp_seq_commit_many(w.cache, NULL, NULL, 0));
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------------- 13 */
@@ -415,7 +394,7 @@ TEST(test_13_a_window_is_counted_over_the_whole_sequence)
 {
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     const kvp_config config = groups_config(S, 31, windows, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 16);
     const kvp_seq child = fork_seq(&w, parent, 16);
     decode(&w, child, 9);
@@ -423,23 +402,21 @@ TEST(test_13_a_window_is_counted_over_the_whole_sequence)
     assert_dropped(&w, 1, child, 0, 4);  /* 25 sees 18 and after */
     assert_dropped(&w, 1, parent, 0, 2); /* 16 sees 9 and after */
     assert_int_equal(stats_of(&w).held_blocks, 4 + 3 + 2 + 3);
-    end_world(&w);
 }
 
 TEST(test_13_windows_save_memory_also_when_all_layers_slide)
 {
-    world w = window_world(3, 0, 8);
+    scoped_world w = window_world(3, 0, 8);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     decode(&w, seq, 250); /* 63 blocks without a window */
     assert_true(stats_of(&w).peak_held_blocks <= 3);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------------- 14 */
 
 TEST(test_14_a_reset_loses_nothing)
 {
-    world w = tree_world(12);
+    scoped_world w = tree_world(12);
     const uint64_t nodes = stats_of(&w).nodes_used;
     for (uint32_t round = 0; round < 200; round++) {
         const kvp_seq seq = open_done(&w, ints(0), 20);
@@ -447,36 +424,31 @@ TEST(test_14_a_reset_loses_nothing)
         leave_cached(&w, ints(100), 20);
         add_tree(&w, seq, ints(50), four_parents, 4);
         assert_ok(kvp_cache_reset(w.cache));
-        assert_int_equal(stats_of(&w).nodes_used, nodes);
-        assert_int_equal(stats_of(&w).free_blocks, 12);
+        assert_fields(stats_of(&w), nodes_used, nodes, free_blocks, 12);
     }
     leave_cached(&w, ints(0), 48);
     assert_int_equal(match(&w, ints(0), 48).hit_tokens, 48);
     assert_int_equal(stats_of(&w).unkept_units, 0);
-    end_world(&w);
 }
 
 /* Ten prompts of one block each; each new block takes the oldest one's. */
 TEST(test_14_the_oldest_is_evicted_first)
 {
     enum { N = 10 };
-    world w = small_world(N);
-    for (int32_t i = 0; i < N; i++) {
+    scoped_world w = small_world(N);
+    for (int32_t i = 0; i < N; i++)
         leave_cached(&w, ints(100 * i), 4);
-    }
     for (int32_t i = 0; i < 2 * N; i++) { /* and so on, with the pool full */
-        for (int32_t k = i; k < i + N; k++) {
+        for (int32_t k = i; k < i + N; k++)
             assert_int_equal(match(&w, ints(100 * k), 4).hit_tokens, 4);
-        }
         leave_cached(&w, ints(100 * (i + N)), 4);
         assert_int_equal(match(&w, ints(100 * i), 4).hit_tokens, 0);
     }
-    end_world(&w);
 }
 
 TEST(test_14_what_was_hit_is_not_the_oldest_any_more)
 {
-    world w = small_world(3);
+    scoped_world w = small_world(3);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
     leave_cached(&w, ints(200), 4);
@@ -484,7 +456,6 @@ TEST(test_14_what_was_hit_is_not_the_oldest_any_more)
     leave_cached(&w, ints(300), 4);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 4);
     assert_int_equal(match(&w, ints(100), 4).hit_tokens, 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------- limits of the design */
@@ -492,52 +463,44 @@ TEST(test_14_what_was_hit_is_not_the_oldest_any_more)
 /* There each fork and removal lengthens the chain of blocks for ever. */
 TEST(test_forks_that_end_leave_no_trace)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     int32_t before[ROW_MAX];
     const kvp_seq seq = open_done(&w, ints(0), 42);
     memcpy(before, row_of(&w, 0, seq), 11 * sizeof(*before));
-    for (uint32_t round = 0; round < 1000; round++) {
+    for (uint32_t round = 0; round < 1000; round++)
         close_seq(&w, fork_seq(&w, seq, 1 + round % 42));
-    }
     assert_memory_equal(row_of(&w, 0, seq), before, 11 * sizeof(*before));
-    assert_int_equal(info_of(&w, seq).n_blocks, 11);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
+    assert_fields(info_of(&w, seq), n_blocks, 11, row_version, 0);
     assert_int_equal(stats_of(&w).nodes_used, 1 + 10);
-    end_world(&w);
 }
 
 /* There each fork copies the part of a page at once, and sequences' lengths are added up. */
 TEST(test_forks_copy_nothing_and_count_nothing_twice)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     const uint32_t one = 1;
     kvp_seq seqs[8];
     seqs[0] = open_done(&w, ints(0), 42);
-    for (uint32_t s = 1; s < 8; s++) {
+    for (uint32_t s = 1; s < 8; s++)
         seqs[s] = fork_seq(&w, seqs[0], 41);
-    }
-    assert_int_equal(stats_of(&w).pending_copies, 0);
-    assert_int_equal(stats_of(&w).held_blocks, 11);
+    assert_fields(stats_of(&w), pending_copies, 0, held_blocks, 11);
     assert_admission(can_extend(&w, &seqs[1], &one, 1), KVP_ADMIT_OK, 1, 20, 0);
     decode(&w, seqs[1], 1);
     assert_int_equal(stats_of(&w).pending_copies, 1); /* who writes copies, and nobody else */
-    end_world(&w);
 }
 
 /* There a windowed sequence can only be forked inside its sinks, and its prefix hit only whole. */
 TEST(test_prefixes_and_forks_of_windowed_sequences)
 {
-    world w = window_world(31, 4, 8);
+    scoped_world w = window_world(31, 4, 8);
     const kvp_seq seq = open_done(&w, ints(0), 30);
     const kvp_seq child = fork_seq(&w, seq, 30);
     decode(&w, child, 20);
     expect_live(&w, child, S);
     close_seq(&w, child);
     close_seq(&w, seq);
-    for (uint32_t n = 5; n <= 30; n++) { /* as long as nothing is evicted, any prefix */
+    for (uint32_t n = 5; n <= 30; n++) /* as long as nothing is evicted, any prefix */
         assert_int_equal(match(&w, ints(0), n).hit_tokens, n / S * S);
-    }
-    end_world(&w);
 }
 
 /* There trees exclude windows. */
@@ -545,7 +508,7 @@ TEST(test_a_windowed_sequence_speculates)
 {
     kvp_config config = groups_config(S, 7, &(kvp_window){4, 8}, 1);
     config.max_tree_tokens = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     for (uint32_t round = 0; round < 60; round++) { /* in blocks that a sixth would need no more */
         kvp_slot_move move;
@@ -554,7 +517,6 @@ TEST(test_a_windowed_sequence_speculates)
         expect_live(&w, seq, S);
     }
     assert_int_equal(info_of(&w, seq).n_tokens, 5 + 12 * (0 + 1 + 2 + 2 + 3));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -108,11 +108,9 @@ static void run(const world *w, kvp_seq seq, int64_t *memory, int64_t tag)
     struct given g;
     const kvp_meta_batch batch = batch_for(&seq, 1);
     assert_ok(give(w, &batch, &g));
-    for (int32_t i = 0; i < g.qo[1]; i++) {
-        if (g.slots[i] >= 0) {
+    for (int32_t i = 0; i < g.qo[1]; i++)
+        if (g.slots[i] >= 0)
             memory[g.slots[i]] = tag + g.positions[i];
-        }
-    }
 }
 
 static void run_plan(world *w, int64_t *memory)
@@ -132,7 +130,7 @@ static void run_plan(world *w, int64_t *memory)
  * to the list's length. */
 static void check_rule(uint32_t K, uint32_t W)
 {
-    world w = tvm_world(K, W - K + 1, 63);
+    scoped_world w = tvm_world(K, W - K + 1, 63);
     int64_t memory[SLOTS] = {0};
     int32_t kept[MAX_T];
     uint32_t n_kept = 0;
@@ -141,8 +139,7 @@ static void check_rule(uint32_t K, uint32_t W)
         struct given g;
         const kvp_meta_batch batch = batch_for(&seq, 1);
         assert_ok(give(&w, &batch, &g));
-        assert_int_equal(g.positions[0], p);
-        assert_int_equal(g.relative[0], n_kept);
+        assert_fields(g, positions[0], p, relative[0], n_kept);
         for (uint32_t i = 0; i < n_kept; i++)
             assert_int_equal(memory[key_slot(&g, 0, (int32_t)i)], 1000 + kept[i]);
         assert_int_equal(key_slot(&g, 0, (int32_t)n_kept), g.slots[0]);
@@ -157,21 +154,19 @@ static void check_rule(uint32_t K, uint32_t W)
         assert_ok(kvp_seq_extend(w.cache, seq, ints(500), 1, 0));
         run_plan(&w, memory);
     }
-    end_world(&w);
 }
 
 TEST(test_a_window_by_the_rule_of_that_cache)
 {
-    for (uint32_t W = 1; W <= 20; W++) {
+    for (uint32_t W = 1; W <= 20; W++)
         for (uint32_t K = 0; K < W && K <= 9; K++)
             check_rule(K, W);
-    }
 }
 
 /* 1: fork inside the sinks of a sequence that has slid; the parent read wrong slots after. */
 TEST(test_1_fork_inside_the_sinks_leaves_the_parent_alone)
 {
-    world w = tvm_world(20, 20, 63);
+    scoped_world w = tvm_world(20, 20, 63);
     int64_t memory[SLOTS] = {0};
     struct given before, after;
     const kvp_seq parent = open_seq(&w, ints(0), 60, NULL);
@@ -189,7 +184,6 @@ TEST(test_1_fork_inside_the_sinks_leaves_the_parent_alone)
     assert_sees_its_own(&w, child, 20, 20, memory, 1000); /* what it shares is its own, too */
     run(&w, child, memory, 1000);
     assert_sees_its_own(&w, parent, 20, 20, memory, 1000);
-    end_world(&w);
 }
 
 /* 6: taking one token back from a sequence that has slid freed a block that the window still held;
@@ -197,7 +191,7 @@ TEST(test_1_fork_inside_the_sinks_leaves_the_parent_alone)
 TEST(test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen)
 {
     for (uint32_t n = 34; n < 40; n++) {
-        world w = tvm_world(6, 14, 22); /* few: what was dropped is taken again */
+        scoped_world w = tvm_world(6, 14, 22); /* few: what was dropped is taken again */
         int64_t memory[SLOTS] = {0};
         const kvp_seq seq = open_seq(&w, ints(0), n, NULL);
         run(&w, seq, memory, 1000);
@@ -210,7 +204,6 @@ TEST(test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen)
         assert_ok(kvp_seq_extend(w.cache, seq, ints(900), 1, 0));
         run_plan(&w, memory);
         assert_sees_its_own(&w, seq, 6, 14, memory, 1000);
-        end_world(&w);
     }
 }
 
@@ -218,7 +211,7 @@ TEST(test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen)
  * never grow again. */
 TEST(test_7_truncate_into_shared_blocks_works_or_changes_nothing)
 {
-    world w = tvm_world(6, 14, 63);
+    scoped_world w = tvm_world(6, 14, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq parent = open_seq(&w, ints(0), 14, NULL);
     run(&w, parent, memory, 1000);
@@ -243,13 +236,12 @@ TEST(test_7_truncate_into_shared_blocks_works_or_changes_nothing)
     }
     assert_unchanged(&w, assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, child, 20, NULL)));
     assert_sees_its_own(&w, child, 6, 14, memory, 1000);
-    end_world(&w);
 }
 
 /* 8: a sequence with a window, forked at its end on a block boundary, could never grow again. */
 TEST(test_8_fork_at_the_end_on_a_block_boundary)
 {
-    world w = tvm_world(6, 14, 63);
+    scoped_world w = tvm_world(6, 14, 63);
     int64_t memory[SLOTS] = {0};
     kvp_seq seqs[2] = {open_seq(&w, ints(0), 24, NULL)};
     run(&w, seqs[0], memory, 1000);
@@ -264,7 +256,6 @@ TEST(test_8_fork_at_the_end_on_a_block_boundary)
             assert_ok(kvp_seq_commit(w.cache, seqs[s], info_of(&w, seqs[s]).n_tokens));
         }
     }
-    end_world(&w);
 }
 
 /* 13: windows of single layers were counted in each block of a chain: with a forked prefix, its
@@ -274,7 +265,7 @@ TEST(test_13_a_layer_s_window_counts_over_the_whole_sequence)
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
     config.groups[1] = (kvp_group){0, 8, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 16), child = fork_seq(&w, parent, 16);
     assert_ok(kvp_seq_extend(w.cache, child, ints(500), 8, 0));
     assert_ok(kvp_seq_commit(w.cache, child, 24));
@@ -283,18 +274,15 @@ TEST(test_13_a_layer_s_window_counts_over_the_whole_sequence)
     kvp_meta_batch batch = batch_for(&child, 1);
     batch.group = 1;
     assert_ok(give(&w, &batch, &g));
-    for (uint32_t key = 0; key < 25; key++) {
+    for (uint32_t key = 0; key < 25; key++)
         assert_int_equal(g.mask[key / 8] >> key % 8 & 1, key >= 17);
-    }
     const int32_t *row;
     uint32_t n;
     assert_ok(kvp_seq_row(w.cache, child, 1, &row, &n));
     assert_int_equal(g.kv[1], 3);
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 7; i++)
         assert_int_equal(row[i] > 0, i >= 4); /* the other four are not held by it any more */
-    }
     assert_memory_equal(g.indices, row + 4, 3 * sizeof *row);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- trees */
@@ -305,11 +293,9 @@ static void run_trees(const world *w, const kvp_seq *seqs, uint32_t n, int64_t *
     struct given g;
     const kvp_meta_batch batch = batch_for(seqs, n);
     assert_ok(give(w, &batch, &g));
-    for (uint32_t b = 0; b < n; b++) {
-        for (int32_t i = g.qo[b]; i < g.qo[b + 1]; i++) {
+    for (uint32_t b = 0; b < n; b++)
+        for (int32_t i = g.qo[b]; i < g.qo[b + 1]; i++)
             memory[g.slots[i]] = 100 * ((int64_t)b + 1) + i - g.qo[b];
-        }
-    }
 }
 
 static void accept(world *w, const kvp_seq *seqs, const int32_t *leaves, uint32_t n,
@@ -323,9 +309,8 @@ static void accept(world *w, const kvp_seq *seqs, const int32_t *leaves, uint32_
                        .leaves = leaves,
                        .moves = moves};
     assert_ok(kvp_seq_accept(w->cache, &call));
-    for (uint32_t i = 0; i < call.n_moves; i++) {
+    for (uint32_t i = 0; i < call.n_moves; i++)
         memory[moves[i].dst] = memory[moves[i].src];
-    }
 }
 
 /* Token `position` of the sequence lies where its row says. */
@@ -341,7 +326,7 @@ static const int32_t chain[] = {-1, 0, 1, 2};
  * not moved. */
 TEST(test_2_a_tree_before_a_chain_is_moved)
 {
-    world w = tvm_world(0, 0, 63);
+    scoped_world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 6)};
     add_nodes(&w, seqs[0], forked, 4);
@@ -352,13 +337,12 @@ TEST(test_2_a_tree_before_a_chain_is_moved)
     assert_int_equal(tag_at(&w, seqs[0], memory, 10), 102);
     assert_int_equal(tag_at(&w, seqs[0], memory, 11), 103);
     assert_int_equal(tag_at(&w, seqs[1], memory, 9), 203);
-    end_world(&w);
 }
 
 /* 3: of a tree added in rounds only the last round was dropped: 27 tokens instead of 12. */
 TEST(test_3_rounds_are_accepted_and_dropped_together)
 {
-    world w = tvm_world(0, 0, 63);
+    scoped_world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seq = open_done(&w, ints(0), 10);
     add_nodes(&w, seq, (const int32_t[]){-1, -1, -1, 0, 0, 1, 1}, 7);
@@ -369,9 +353,8 @@ TEST(test_3_rounds_are_accepted_and_dropped_together)
     batch.begin = &second;
     assert_ok(give(&w, &batch, &g));
     assert_int_equal(g.qo[1], 8);
-    for (int32_t i = 0; i < 8; i++) {
+    for (int32_t i = 0; i < 8; i++)
         assert_int_equal(g.positions[i], 12); /* all at depth 2, though added last */
-    }
     run_trees(&w, &seq, 1, memory);
     accept(&w, &seq, (const int32_t[]){5}, 1, memory); /* 1 -> 5: two tokens */
     assert_int_equal(info_of(&w, seq).n_tokens, 12);
@@ -380,22 +363,18 @@ TEST(test_3_rounds_are_accepted_and_dropped_together)
     decode(&w, seq);
     batch.begin = NULL;
     assert_ok(give(&w, &batch, &g));
-    assert_int_equal(g.positions[0], 12);
-    assert_int_equal(g.kv[1], 4);
-    assert_int_equal(g.last[0], 1);
-    end_world(&w);
+    assert_fields(g, positions[0], 12, kv[1], 4, last[0], 1);
 }
 
 /* 4: accepting in another order than the batch's, or for some only, changed the wrong sequences. */
 TEST(test_4_accept_of_some_in_another_order)
 {
-    world w = tvm_world(0, 0, 63);
+    scoped_world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seqs[3] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 6),
                              open_done(&w, ints(200), 7)};
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         add_nodes(&w, seqs[s], forked, 4);
-    }
     run_trees(&w, seqs, 3, memory);
     struct given before, after;
     const kvp_meta_batch middle = batch_for(&seqs[1], 1);
@@ -408,13 +387,12 @@ TEST(test_4_accept_of_some_in_another_order)
     assert_int_equal(tag_at(&w, seqs[0], memory, 10), 101);
     assert_int_equal(tag_at(&w, seqs[2], memory, 8), 302);
     assert_int_equal(tag_at(&w, seqs[2], memory, 9), 303);
-    end_world(&w);
 }
 
 /* 5: trees of sequences with and without a shared prefix in one batch: siblings saw each other. */
 TEST(test_5_trees_behind_shared_and_private_prefixes)
 {
-    world w = tvm_world(0, 0, 63);
+    scoped_world w = tvm_world(0, 0, 63);
     kvp_seq seqs[3] = {open_done(&w, ints(0), 8), {0}, open_done(&w, ints(100), 2)};
     seqs[1] = fork_seq(&w, seqs[0], 8);
     const kvp_seq deeper = fork_seq(&w, seqs[1], 8);
@@ -441,7 +419,6 @@ TEST(test_5_trees_behind_shared_and_private_prefixes)
             }
         }
     }
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- batches */
@@ -449,7 +426,7 @@ TEST(test_5_trees_behind_shared_and_private_prefixes)
 /* 9: a step that did not fit had already lengthened every sequence of the batch. */
 TEST(test_9_what_does_not_fit_changes_nothing)
 {
-    world w = tvm_world(0, 0, 15);
+    scoped_world w = tvm_world(0, 0, 15);
     const kvp_seq seqs[3] = {open_done(&w, ints(0), 16), open_done(&w, ints(100), 16),
                              open_done(&w, ints(200), 16)};
     const uint32_t n_tokens[3] = {4, 4, 20};
@@ -473,13 +450,12 @@ TEST(test_9_what_does_not_fit_changes_nothing)
     assert_memory_equal(&after, &untouched, sizeof after);
     assert_ok(give(&w, &batch, &after));
     assert_memory_equal(&before, &after, sizeof before);
-    end_world(&w);
 }
 
 /* 11: a sequence named twice in a batch was taken, and written over itself. */
 TEST(test_11_a_sequence_named_twice_is_refused)
 {
-    world w = tvm_world(6, 14, 63);
+    scoped_world w = tvm_world(6, 14, 63);
     const kvp_seq a = open_done(&w, ints(0), 9), b = open_done(&w, ints(100), 5);
     const kvp_seq twice[3] = {a, b, a};
     struct given g, untouched;
@@ -487,14 +463,13 @@ TEST(test_11_a_sequence_named_twice_is_refused)
     const kvp_meta_batch batch = batch_for(twice, 3);
     assert_status(KVP_E_ARG, give(&w, &batch, &g));
     assert_memory_equal(&g, &untouched, sizeof g);
-    end_world(&w);
 }
 
 /* 12: closing or cutting a sequence between a step's begin and its attention, beginning twice, an
  * empty batch: all of it was taken. Here metadata is what there is when it is asked for. */
 TEST(test_12_metadata_is_of_the_moment)
 {
-    world w = tvm_world(0, 0, 63);
+    scoped_world w = tvm_world(0, 0, 63);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 5)};
     add_nodes(&w, seqs[0], forked, 4);
     struct given first, second;
@@ -504,14 +479,11 @@ TEST(test_12_metadata_is_of_the_moment)
     assert_memory_equal(&first, &second, sizeof first);
     assert_ok(kvp_seq_truncate(w.cache, seqs[0], 7, NULL)); /* the tree goes with it */
     assert_ok(give(&w, &batch, &second));
-    assert_int_equal(second.qo[1], 1);
-    assert_int_equal(second.positions[0], 6);
-    assert_int_equal(second.slots[0], KVP_NO_SLOT);
+    assert_fields(second, qo[1], 1, positions[0], 6, slots[0], KVP_NO_SLOT);
     close_seq(&w, seqs[1]);
     assert_status(KVP_E_HANDLE, give(&w, &batch, &second));
     batch.n_seqs = 0;
     assert_status(KVP_E_ARG, give(&w, &batch, &second));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -55,9 +55,8 @@ TEST(test_every_status_has_a_text_of_its_own)
     for (size_t i = 0; i < N; i++) {
         const char *text = kvp_status_text((kvp_status)statuses[i].number);
         assert_true(strlen(text) > 5);
-        for (size_t k = 0; k < i; k++) {
+        for (size_t k = 0; k < i; k++)
             assert_string_not_equal(text, kvp_status_text((kvp_status)statuses[k].number));
-        }
     }
 }
 

@@ -110,7 +110,7 @@ TEST(test_configuration)
 
 TEST(test_prompt)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_key keys[2] = {{1, 2, 3, 0, NULL}, {1, 1, 3, 0, NULL}};
     const kvp_key long_key = {1, 0, 1, 60, "x"}, behind = {1, 0, 9, 0, NULL};
     const int32_t negative[] = {1, 2, -7};
@@ -173,12 +173,11 @@ TEST(test_prompt)
              config.max_seq_tokens - 4);
     REFUSED(KVP_E_TOO_LONG, p.reserve_tokens = config.max_seq_tokens, "reserve_tokens", text);
 #undef REFUSED
-    end_world(&w);
 }
 
 TEST(test_scheduler_and_wire)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     kvp_sched_config s;
     kvp_wire_config c;
     kvp_why why;
@@ -203,7 +202,6 @@ TEST(test_scheduler_and_wire)
     c.epoch = 0;
     assert_status(KVP_E_ARG, kvp_wire_config_check(&c, &why));
     assert_string_equal(why.field, "epoch");
-    end_world(&w);
 }
 
 TEST(test_attention_shapes)

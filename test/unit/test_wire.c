@@ -104,6 +104,8 @@ static void end_pair(pair *p)
     end_world(&p->w);
 }
 
+#define scoped_pair ENDED_BY(end_pair) pair
+
 static void add(pair *p, uint32_t id, kvp_seq seq)
 {
     p->items[p->n_items++] = (kvp_wire_item){.seq = seq, .worker_id = id, .status = 1};
@@ -131,7 +133,7 @@ static size_t tell(pair *p, kvp_wire_step step, kvp_wire_news *out_news)
 
 TEST(prompt_then_decode)
 {
-    pair p = make_pair(8);
+    scoped_pair p = make_pair(8);
     kvp_wire_news news;
     const int32_t token = 77777;
     kvp_seq seq = open_seq(&p.w, ints(10), 6, NULL);
@@ -170,12 +172,11 @@ TEST(prompt_then_decode)
             free(again);
         }
     }
-    end_pair(&p);
 }
 
 TEST(rows_change_in_every_way)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_wire_news news;
     kvp_copy copies[4];
     kvp_seq a = open_done(&p.w, ints(0), 10);
@@ -210,12 +211,11 @@ TEST(rows_change_in_every_way)
     assert_int_equal(news.n_closed, 1);
     assert_int_equal(news.closed[0], 0);
     assert_int_equal(seq_of(&p.m, 0).n_tokens, 2);
-    end_pair(&p);
 }
 
 TEST(adopting_replaces_one_entry)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 12, NULL);
     kvp_seq b = open_seq(&p.w, ints(0), 12, NULL);
     add(&p, 0, a);
@@ -226,13 +226,12 @@ TEST(adopting_replaces_one_entry)
     tell(&p, step_of(&p), NULL);
     assert_memory_equal(seq_of(&p.m, 0).row, seq_of(&p.m, 1).row, 3 * sizeof(int32_t));
     assert_row(&p.w, b, 1, 2, 3);
-    end_pair(&p);
 }
 
 /* The counts are the same before and after: only the values tell that a draft was replaced. */
 TEST(replaced_values_are_sent_again)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_wire_news news;
     kvp_seq a = open_done(&p.w, ints(0), 6);
     add(&p, 0, a);
@@ -257,14 +256,13 @@ TEST(replaced_values_are_sent_again)
         tell(&p, step_of(&p), &news);
         assert_int_equal(news.items[1].n_values, n == 0 ? 30 : 0);
     }
-    end_pair(&p);
 }
 
 /* Rolled back below what was in flight; or committed when scheduled, rolled back, replaced and
  * committed again: the other values come, too. */
 TEST(replaced_values_below_computed)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_wire_news news;
     kvp_seq a = open_done(&p.w, ints(0), 8);
     add(&p, 0, a);
@@ -285,14 +283,13 @@ TEST(replaced_values_below_computed)
     tell(&p, step_of(&p), &news);
     assert_true(news.items[0].from <= 8);
     assert_int_equal(news.items[0].from + news.items[0].n_values, 12);
-    end_pair(&p);
 }
 
 /* One more token in all counts, and yet no plain decode: what was cached is less. */
 TEST(cached_falls_unseen)
 {
     const kvp_config config = config_of(4, 2, 16);
-    pair p = {.w = make_world(&config)};
+    scoped_pair p = {.w = make_world(&config)};
     assert_ok(kvp_wire_config_of(p.w.cache, &p.config));
     assert_ok(kvp_wire_sender_create(&p.config, p.w.cache, NULL, 0, &p.sender));
     p.m = watch(&p.config);
@@ -307,12 +304,11 @@ TEST(cached_falls_unseen)
     assert_ok(kvp_seq_commit(p.w.cache, a, 8));
     tell(&p, step_of(&p), NULL);
     assert_int_equal(seq_of(&p.m, 0).cached_tokens, 5);
-    end_pair(&p);
 }
 
 TEST(runs_end_at_gaps)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_seq seqs[4];
     const uint32_t ids[] = {0, 1, 3, 7};
     for (uint32_t i = 0; i < 4; i++) {
@@ -330,14 +326,13 @@ TEST(runs_end_at_gaps)
         for (uint32_t i = 0; i < 4; i++)
             assert_int_equal(seq_of(&p.m, ids[i]).last_token, i);
     }
-    end_pair(&p);
 }
 
 TEST(values_of_the_caller)
 {
     kvp_config config = config_of(4, 4, 16);
     config.n_nodes = 5; /* the root of each namespace, and next to nothing */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_wire_config wire;
     kvp_wire_sender *sender;
     kvp_wire_news news;
@@ -359,7 +354,6 @@ TEST(values_of_the_caller)
     assert_int_equal(seq_of(&m, 0).status, 9);
     kvp_wire_sender_destroy(sender);
     unwatch(&m);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------- any workload */
@@ -493,7 +487,7 @@ TEST(damage_is_refused)
 /* Wrong, though the checksum is right. */
 TEST(sealed_nonsense)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     add(&p, 1, open_seq(&p.w, ints(0), 6, NULL));
     tell(&p, step_of(&p), NULL);
     uint8_t *b = p.bytes;
@@ -534,7 +528,6 @@ TEST(sealed_nonsense)
     b[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
     seal(b, p.n_bytes);
     assert_ok(kvp_wire_mirror_apply(p.m.mirror, b, p.n_bytes, NULL));
-    end_pair(&p);
 }
 
 TEST(order_is_kept)
@@ -617,7 +610,7 @@ TEST(late_join)
 
 TEST(sizes_are_kept)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 30, NULL);
     add(&p, 5, a);
     kvp_wire_step step = step_of(&p);
@@ -658,13 +651,12 @@ TEST(sizes_are_kept)
     small.max_step_tokens = 29;
     assert_ok(kvp_wire_sender_create(&small, p.w.cache, NULL, 0, &p.sender));
     assert_status(KVP_E_TOO_SMALL, encode(&p, &step));
-    end_pair(&p);
 }
 
 /* What a caller can get wrong; the sender goes on as if it had not been asked. */
 TEST(bad_steps)
 {
-    pair p = make_pair(16);
+    scoped_pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 6, NULL);
     kvp_seq b = open_seq(&p.w, ints(9), 6, NULL);
     add(&p, 1, a);
@@ -721,12 +713,11 @@ TEST(bad_steps)
     assert_status(KVP_E_ARG, kvp_wire_sender_encode(NULL, &good, p.bytes, 9, &p.n_bytes));
     assert_int_equal(kvp_wire_sender_digest(p.sender), digest);
     tell(&p, good, NULL);
-    end_pair(&p);
 }
 
 TEST(bad_creations)
 {
-    world w = small_world(8);
+    scoped_world w = small_world(8);
     kvp_wire_config config;
     kvp_wire_sender *sender = NULL;
     kvp_wire_mirror *mirror = NULL;
@@ -761,7 +752,6 @@ TEST(bad_creations)
     kvp_wire_sender_destroy(NULL);
     kvp_wire_mirror_destroy(NULL);
     free(memory);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

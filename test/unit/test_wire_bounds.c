@@ -351,9 +351,8 @@ static void put_number(struct kvpi_wire_out *out, int64_t number, uint64_t x)
             /* One too many for 32 bits: 2^32. */
             static const uint8_t wide[] = {0x80, 0x80, 0x80, 0x80, 0x10};
             out->n--; /* which was put as 0 */
-            for (size_t i = 0; i < sizeof wide; i++) {
+            for (size_t i = 0; i < sizeof wide; i++)
                 kvpi_wire_put_byte(out, wide[i]);
-            }
         }
     } else if (number == ROW_BITS) {
         kvpi_wire_put_byte(out, KVPI_WIRE_ROW);
@@ -374,11 +373,9 @@ static void put_body(struct kvpi_wire_out *out, const int64_t *body, uint64_t x)
             continue;
         }
         const int64_t n = body[1];
-        for (uint64_t i = 0; i < x && out->n < 1000; i++) {
-            for (int64_t k = 0; k < n; k++) {
+        for (uint64_t i = 0; i < x && out->n < 1000; i++)
+            for (int64_t k = 0; k < n; k++)
                 put_number(out, body[2 + k], x);
-            }
-        }
         body += 1 + n;
     }
 }
@@ -441,9 +438,8 @@ static int give(const struct message *m)
     kvp_wire_mirror *mirror = make_mirror();
     const uint64_t digest = kvp_wire_mirror_digest(mirror);
     const kvp_status status = kvp_wire_mirror_apply(mirror, m->bytes, m->n, NULL);
-    if (status != KVP_OK) {
+    if (status != KVP_OK)
         assert_true(kvp_wire_mirror_digest(mirror) == digest);
-    }
     kvp_wire_mirror_destroy(mirror);
     return (int)status;
 }

@@ -23,7 +23,7 @@ static void begin(struct pair *p, uint32_t n_groups, uint32_t max_tree_tokens)
 
 TEST(test_each_group_has_its_row)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p, 2, 0);
     p.item.seq = open_seq(&p.w, ints(0), 22, NULL);
     kvp_wire_seq seq = tell_item(&p);
@@ -54,12 +54,11 @@ TEST(test_each_group_has_its_row)
     seq = tell(&p, &full);
     assert_rows(&p, &seq);
     assert_int_equal(seq.windows[1].recent_tokens, 4);
-    end(&p);
 }
 
 TEST(test_a_long_run_of_dropped_entries_is_short)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p, 1, 0);
     p.item.seq = open_done(&p.w, ints(0), 120);
     p.item.first_token = KVP_END;
@@ -70,13 +69,12 @@ TEST(test_a_long_run_of_dropped_entries_is_short)
     assert_true(seq.row[1] == 0 && seq.row[26] == 0 && seq.row[27] == 0 && seq.row[29] != 0);
     /* Head, lists, counts; three entries, the run, the window. */
     assert_in_range(p.n_bytes, KVP_WIRE_HEAD_BYTES, KVP_WIRE_HEAD_BYTES + 27);
-    end(&p);
 }
 
 /* With one recent token whole blocks that are computed are dropped, also the last one. */
 TEST(test_a_row_of_nothing_but_dropped_entries)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p, 1, 0);
     p.item.seq = open_seq(&p.w, ints(0), 16, NULL);
     assert_ok(kvp_seq_window(p.w.cache, p.item.seq, 0, (kvp_window){0, 1}, NULL));
@@ -91,12 +89,11 @@ TEST(test_a_row_of_nothing_but_dropped_entries)
     full.flags = KVP_WIRE_FULL;
     seq = tell(&p, &full);
     assert_rows(&p, &seq);
-    end(&p);
 }
 
 TEST(test_windows_are_told_when_they_change)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p, 2, 0);
     p.item.seq = open_done(&p.w, ints(0), 6);
     kvp_wire_seq seq = tell_item(&p);
@@ -130,7 +127,6 @@ TEST(test_windows_are_told_when_they_change)
     close_seq(&p.w, p.item.seq);
     seq = tell(&p, &step);
     assert_true(seq.status == 0 && seq.windows[1].recent_tokens == 0);
-    end(&p);
 }
 
 /* --------------------------------------------------------------------------------------- trees */
@@ -158,7 +154,7 @@ TEST(test_a_tree_grows_is_replaced_and_accepted)
     static const int32_t tokens[] = {70, 80, 90, 100000, 7};
     static const int32_t parents[] = {-1, 0, -1, 1, 3};
     static const int32_t other[] = {70, 81, 90, 100000, 7};
-    struct pair p;
+    scoped_pair p;
     begin(&p, 2, 8);
     p.item.seq = open_done(&p.w, ints(0), 6);
     kvp_wire_seq seq = tell_item(&p);
@@ -205,7 +201,6 @@ TEST(test_a_tree_grows_is_replaced_and_accepted)
     /* Moves are of one message. */
     tell_item(&p);
     assert_int_equal(p.news.n_moves, 0);
-    end(&p);
 }
 
 /* ------------------------------------------------------------------------------- any workload */
@@ -504,7 +499,7 @@ TEST(test_a_digest_is_of_everything)
 
 TEST(test_moves_must_be_of_the_device_and_alike)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p, 2, 8);
     kvp_slot_move moves[2][4] = {{{40, 33}, {41, 34}}, {{80, 45}, {81, 46}}};
     kvp_wire_step step = {.struct_size = sizeof step, .moves = moves[0], .max_moves = 4};
@@ -527,13 +522,12 @@ TEST(test_moves_must_be_of_the_device_and_alike)
     step.max_moves = 1; /* two moves of each group, one apart: alike, but not theirs */
     moves[0][1] = moves[0][2] = moves[0][0];
     assert_status(KVP_E_ARG, encode(&p, &step));
-    end(&p);
 }
 
 TEST(test_sizes_are_kept)
 {
     static const int32_t parents[] = {-1, -1, -1};
-    struct pair p;
+    scoped_pair p;
     begin(&p, 2, 8);
     p.item.seq = open_done(&p.w, ints(0), 6);
     grow(&p, ints(0), parents, 3);
@@ -573,7 +567,6 @@ TEST(test_sizes_are_kept)
             kvp_wire_sender_destroy(sender);
         }
     }
-    end(&p);
 }
 
 TEST(test_plain_messages_have_nothing_more)
@@ -581,7 +574,7 @@ TEST(test_plain_messages_have_nothing_more)
     static const uint8_t body[] = {0, 0, 1, 3 << 2 | 3, 1, 6, 6, 0, 0, 0,
                                    6, 0, 1, 2,          3, 4, 5, 2, 2, 2};
     static const uint8_t decode[] = {0, 0, 1, 3 << 2 | 0, 0, 9};
-    struct pair p;
+    scoped_pair p;
     begin(&p, 1, 0);
     p.item.seq = open_done(&p.w, ints(0), 6);
     tell_item(&p);
@@ -595,7 +588,6 @@ TEST(test_plain_messages_have_nothing_more)
     tell_item(&p);
     assert_int_equal(p.n_bytes, KVP_WIRE_HEAD_BYTES + sizeof decode);
     assert_memory_equal(p.bytes + KVP_WIRE_HEAD_BYTES, decode, sizeof decode);
-    end(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -27,9 +27,8 @@ TEST(test_block_sizes_are_the_caches)
         kvp_status expected = KVP_E_ARG;
         if (group < 3)
             other.group_tokens[group] += 2; /* of which 2 is a divisor, too */
-        if (group == 3) {
+        if (group == 3)
             other.group_tokens[1] = other.group_tokens[2] = other.block_tokens = 2;
-        }
         if (group == 4) {
             other.group_tokens[0] = 4; /* the same */
             other.group_tokens[3] = UINT32_MAX;
@@ -72,7 +71,7 @@ static kvp_wire_seq decode_one(struct pair *p)
 /* Every row grows when it is full: a message has blocks of those alone. */
 TEST(test_rows_of_several_sizes)
 {
-    struct pair p;
+    scoped_pair p;
     begin_sizes(&p);
     p.item.seq = open_done(&p.w, ints(0), 4);
     kvp_wire_seq seq = tell_item(&p);
@@ -101,7 +100,6 @@ TEST(test_rows_of_several_sizes)
     seq = tell_item(&p);
     assert_rows(&p, &seq);
     assert_int_equal(seq.row_tokens, 12);
-    end(&p);
 }
 
 /* ------------------------------------------------------------------------------------ refusals */
@@ -222,7 +220,7 @@ TEST(test_places_of_moves)
 
 TEST(test_moves_of_each_group)
 {
-    struct pair p;
+    scoped_pair p;
     begin_sizes(&p);
     p.item.seq = open_done(&p.w, ints(0), 4);
     /* Positions 10 and 5: in blocks of 4, of 6 and of 2. */
@@ -244,13 +242,12 @@ TEST(test_moves_of_each_group)
         *slot = right;
         assert_ok(encode(&p, &step));
     }
-    end(&p);
 }
 
 /* Groups with blocks of one size have one place in them, which the first group's does not tell. */
 TEST(test_moves_that_groups_of_one_size_have_apart)
 {
-    struct pair p;
+    scoped_pair p;
     kvp_config config = config_of(4, 2, 40);
     config.n_groups = 3;
     config.groups[1].block_tokens = config.groups[2].block_tokens = 6;
@@ -268,7 +265,6 @@ TEST(test_moves_that_groups_of_one_size_have_apart)
     moves[2].dst = 10 * 6 + 1;
     tell(&p, &step);
     assert_memory_equal(p.news.moves, moves, sizeof moves);
-    end(&p);
 }
 
 TEST_MAIN(NULL, NULL)

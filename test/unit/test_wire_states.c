@@ -66,7 +66,7 @@ static void add_token(const struct pair *p, uint32_t n)
 
 TEST(test_slots_are_told_when_they_change)
 {
-    struct pair p;
+    scoped_pair p;
     uint32_t outcome;
     begin(&p);
     p.item.seq = open_seq(&p.w, ints(0), 8, NULL);
@@ -92,12 +92,11 @@ TEST(test_slots_are_told_when_they_change)
     add_token(&p, 13);
     tell_length(&p);
     assert_told(&p, 2, 2);
-    end(&p);
 }
 
 TEST(test_a_new_sequence_reads_what_it_hit)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     assert_ok(kvp_seq_checkpoint(p.w.cache, p.item.seq, NULL));
@@ -116,7 +115,6 @@ TEST(test_a_new_sequence_reads_what_it_hit)
     assert_ok(kvp_meta_states(p.w.cache, &p.item.seq, 1, &slots[0], &slots[1]));
     assert_true(slots[0] == 1 && slots[1] != 1);
     assert_told(&p, 1, (uint32_t)slots[1]);
-    end(&p);
 }
 
 static kvp_status add_ring(const world *w, kvp_seq seq, const int32_t *tokens, uint32_t n)
@@ -132,7 +130,7 @@ static kvp_status add_ring(const world *w, kvp_seq seq, const int32_t *tokens, u
 
 TEST(test_rings_are_told)
 {
-    struct pair p;
+    scoped_pair p;
     kvp_wire_seq seq;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
@@ -163,13 +161,12 @@ TEST(test_rings_are_told)
     p.item.step_tokens = 1;
     tell_length(&p);
     assert_told(&p, 3, 3);
-    end(&p);
 }
 
 /* Nothing else tells: a ring goes, and one with other slots comes. */
 TEST(test_another_ring_is_told)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
@@ -178,12 +175,11 @@ TEST(test_another_ring_is_told)
     open_done(&p.w, ints(100), 3); /* takes a slot that the ring had */
     assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
     tell_length(&p);
-    end(&p);
 }
 
 TEST(test_who_computes_needs_slots)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     const kvp_seq child = fork_seq(&p.w, p.item.seq, KVP_END);
@@ -204,7 +200,6 @@ TEST(test_who_computes_needs_slots)
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
     assert_told(&p, 0, 0);
     close_seq(&p.w, child);
-    end(&p);
 }
 
 /* ------------------------------------------------------------------------------------- copies */
@@ -239,7 +234,7 @@ static kvp_status take_copy(struct pair *p, const kvp_wire_config *config, const
 
 TEST(test_copies_of_states_name_slots)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p);
     kvp_copy copy = copy_of(KVP_DEVICE, SLOTS - 1, KVP_HOST, HOST_SLOTS - 1);
     assert_ok(take_copy(&p, &p.config, &copy));
@@ -260,12 +255,11 @@ TEST(test_copies_of_states_name_slots)
     copy.n_tokens = 1;
     copy.group = 2; /* there are groups 0 and 1, which is the states' */
     assert_status(KVP_E_ARG, encode_copies(&p, &copy, 1));
-    end(&p);
 }
 
 TEST(test_a_swap_brings_the_state_along)
 {
-    struct pair p;
+    scoped_pair p;
     kvp_copy copies[8];
     kvp_wire_news news;
     begin(&p);
@@ -292,12 +286,11 @@ TEST(test_a_swap_brings_the_state_along)
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
     assert_memory_equal(news.copies, copies, n * sizeof *copies);
     assert_told(&p, 2, 2);
-    end(&p);
 }
 
 TEST(test_sizes_are_the_caches)
 {
-    struct pair p;
+    scoped_pair p;
     kvp_wire_sender *sender;
     begin(&p);
     assert_int_equal(p.config.state_slots, SLOTS);
@@ -331,7 +324,6 @@ TEST(test_sizes_are_the_caches)
     tell_length(&p);
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_apply(mirror, p.bytes, p.n_bytes, NULL));
     kvp_wire_mirror_destroy(mirror);
-    end(&p);
 }
 
 /* ------------------------------------------------------------------------------------- random */
@@ -533,7 +525,7 @@ TEST(test_a_worker_computes_from_messages_alone)
     config.host_blocks = 60;
     config.host_state_slots = JOB_SLOTS;
     config.max_copies = DRIVE_COPIES;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     assert_ok(kvp_wire_config_of(w.cache, &wire));
     assert_ok(kvp_wire_sender_create(&wire, w.cache, NULL, 0, &sender));
     assert_ok(kvp_wire_mirror_create(&wire, NULL, 0, &c.mirror));
@@ -541,22 +533,19 @@ TEST(test_a_worker_computes_from_messages_alone)
         for (uint32_t id = 0; id < JOBS; id++)
             jobs[id].step = 0;
         change_job(&w, &random, jobs, draw(&random, JOBS));
-        for (uint32_t id = 0; id < JOBS; id++) {
+        for (uint32_t id = 0; id < JOBS; id++)
             if (jobs[id].is_open && !jobs[id].is_swapped)
                 grow_job(&w, &random, &jobs[id]);
-        }
         n_steps += tell_jobs(&w, sender, jobs, &c);
-        for (uint32_t id = 0; id < JOBS; id++) {
+        for (uint32_t id = 0; id < JOBS; id++)
             if (jobs[id].step > 0)
                 n_cut += (uint32_t)commit_job(&w, &random, &jobs[id]);
-        }
     }
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_true(n_steps > STEPS && stats.hits > 50 && stats.made > 100 && stats.evicted > 50);
     assert_true(n_cut > 500);
     kvp_wire_mirror_destroy(c.mirror);
     kvp_wire_sender_destroy(sender);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -30,7 +30,7 @@ static kvp_wire_step step_with(const kvp_wire_item *items, uint32_t n_items, con
 
 TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
 {
-    struct pair p;
+    scoped_pair p;
     kvp_copy copies[8];
     kvp_wire_news news;
     kvp_wire_seq seen;
@@ -60,16 +60,14 @@ TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
     assert_int_equal(news.copies[0].src_tier, KVP_HOST);
     assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seen));
     assert_int_equal(seen.n_blocks, 3);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(seen.row[i], row_entry(&p.w, seq, i));
-    }
     assert_int_equal(kvp_wire_mirror_digest(p.mirror), kvp_wire_sender_digest(p.sender));
-    end(&p);
 }
 
 TEST(test_a_block_must_be_one_of_its_tier)
 {
-    struct pair p;
+    scoped_pair p;
     begin(&p);
     kvp_copy copy = {.src_block = 7, .dst_block = 31, .dst_tier = KVP_HOST, .n_tokens = 4};
     kvp_wire_step step = step_with(NULL, 0, &copy, 1);
@@ -110,7 +108,6 @@ TEST(test_a_block_must_be_one_of_its_tier)
     assert_ok(encode(&p, &step));
     assert_ok(kvp_wire_mirror_apply(mirror, p.bytes, p.n_bytes, NULL));
     kvp_wire_mirror_destroy(mirror);
-    end(&p);
 }
 
 /* The worker has what has taken effect, and the row as it is. */
@@ -123,16 +120,15 @@ static void tell_whole(struct pair *p, kvp_seq seq, uint32_t n_tokens, uint32_t 
     assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
     assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));
     assert_ok(kvp_wire_mirror_seq(p->mirror, 3, &seen));
-    assert_int_equal(seen.n_tokens, n_tokens);
-    assert_int_equal(seen.computed_tokens, computed);
-    assert_int_equal(seen.n_blocks, info_of(&p->w, seq).n_blocks);
+    assert_fields(seen, n_tokens, n_tokens, computed_tokens, computed, n_blocks,
+                  info_of(&p->w, seq).n_blocks);
     for (uint32_t i = 0; i < seen.n_blocks; i++)
         assert_int_equal(seen.row[i], row_entry(&p->w, seq, i));
 }
 
 TEST(test_steps_that_are_out)
 {
-    struct pair p;
+    scoped_pair p;
     begin_with(&p, KVP_STEPS_OVERLAPPED);
     const kvp_seq seq = open_seq(&p.w, ints(0), 8, NULL);
     tell_whole(&p, seq, 8, 0);
@@ -149,7 +145,6 @@ TEST(test_steps_that_are_out)
     assert_ok(kvp_seq_truncate(p.w.cache, seq, 3, NULL));
     tell_whole(&p, seq, 3, 3);
     close_seq(&p.w, seq);
-    end(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -2,22 +2,24 @@
 #include "tool/models/gguf_rules.h"
 
 #include <stddef.h>
-#include <string.h>
+
+#include "tool/models/models.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Like most: all layers keep all tokens, whatever the file says of windows. */
-static const char *const plain[] = {"llama",      "mistral3",   "phi3",    "phimoe",   "qwen2",
-                                    "qwen2vl",    "qwen2moe",   "qwen3",   "qwen3moe", "qwen3vl",
-                                    "qwen3vlmoe", "starcoder2", "minicpm", "exaone"};
+static const char plain[] =
+    "llama mistral3 phi3 phimoe qwen2 qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe "
+    "starcoder2 minicpm exaone";
 
+/* .architecture: names, separated by blanks. */
 static const kvpi_gguf_rule rules[] = {
     {.architecture = "nanbeige", .loops = true},
     {.architecture = "gemma2", .windows = KVPI_GGUF_ALWAYS, .window = 4096, .pattern = 2},
     {.architecture = "gemma3", .windows = KVPI_GGUF_WINDOWS, .pattern = 6},
     {.architecture = "gemma3n", .windows = KVPI_GGUF_ALWAYS, .pattern = 5, .kv_layers = 20},
-    {.architecture = "gemma4", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "cohere2", .windows = KVPI_GGUF_ALWAYS, .pattern = 4},
+    {.architecture = "gemma4 granite_swa mimo2 maple spark2_5 step35", .windows = KVPI_GGUF_ALWAYS},
+    {.architecture = "cohere2 muse-glimmer", .windows = KVPI_GGUF_ALWAYS, .pattern = 4},
     {.architecture = "cohere2moe", .windows = KVPI_GGUF_ALWAYS, .pattern = 4, .full_first = true},
     {.architecture = "gpt-oss", .windows = KVPI_GGUF_ALWAYS, .pattern = 2},
     {.architecture = "exaone-moe", .windows = KVPI_GGUF_ALWAYS, .window = 128, .pattern = 4},
@@ -38,27 +40,16 @@ static const kvpi_gguf_rule rules[] = {
      .pattern = 4,
      .is_fixed = true,
      .full_first = true},
-    {.architecture = "muse-glimmer", .windows = KVPI_GGUF_ALWAYS, .pattern = 4},
-    {.architecture = "afmoe", .windows = KVPI_GGUF_WINDOWS, .pattern = 4},
-    {.architecture = "mellum", .windows = KVPI_GGUF_WINDOWS, .pattern = 4},
-    {.architecture = "olmo2", .windows = KVPI_GGUF_WINDOWS, .pattern = 4},
+    {.architecture = "afmoe mellum olmo2", .windows = KVPI_GGUF_WINDOWS, .pattern = 4},
     {.architecture = "plamo3", .windows = KVPI_GGUF_WINDOWS, .pattern = 8},
     {.architecture = "laguna", .windows = KVPI_GGUF_WINDOWS, .pattern = 4, .full_first = true},
-    {.architecture = "granite_swa", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "mimo2", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "maple", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "spark2_5", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "step35", .windows = KVPI_GGUF_ALWAYS},
-    {.architecture = "deepseek2", .mla = true},
-    {.architecture = "mistral4", .mla = true},
+    {.architecture = "deepseek2 mistral4", .mla = true},
     {.architecture = "deepseek32", .mla = true, .index = true},
     {.architecture = "jamba", .recurrent = KVPI_GGUF_WITHOUT_KV, .state_kind = "Mamba"},
-    {.architecture = "granitehybrid", .recurrent = KVPI_GGUF_WITHOUT_KV, .state_kind = "Mamba-2"},
-    {.architecture = "plamo2", .recurrent = KVPI_GGUF_WITHOUT_KV, .state_kind = "Mamba-2"},
-    {.architecture = "nemotron_h",
-     .recurrent = KVPI_GGUF_WITHOUT_KV_OR_FF,
+    {.architecture = "granitehybrid plamo2",
+     .recurrent = KVPI_GGUF_WITHOUT_KV,
      .state_kind = "Mamba-2"},
-    {.architecture = "nemotron_h_moe",
+    {.architecture = "nemotron_h nemotron_h_moe",
      .recurrent = KVPI_GGUF_WITHOUT_KV_OR_FF,
      .state_kind = "Mamba-2"},
     {.architecture = "falcon-h1", .recurrent = KVPI_GGUF_BESIDE_KV, .state_kind = "Mamba-2"},
@@ -69,27 +60,11 @@ static const kvpi_gguf_rule rules[] = {
     {.architecture = "lfm2moe",
      .recurrent = KVPI_GGUF_WITHOUT_KV,
      .state_kind = "short convolution"},
-    {.architecture = "kimi-linear",
+    {.architecture = "kimi-linear kimi-k3 bailingmoe3",
      .mla = true,
      .recurrent = KVPI_GGUF_WITHOUT_KV,
      .state_kind = "Kimi delta attention"},
-    {.architecture = "kimi-k3",
-     .mla = true,
-     .recurrent = KVPI_GGUF_WITHOUT_KV,
-     .state_kind = "Kimi delta attention"},
-    {.architecture = "bailingmoe3",
-     .mla = true,
-     .recurrent = KVPI_GGUF_WITHOUT_KV,
-     .state_kind = "Kimi delta attention"},
-    {.architecture = "qwen3next",
-     .recurrent = KVPI_GGUF_INTERVALS,
-     .interval = 4,
-     .state_kind = "gated delta net"},
-    {.architecture = "qwen35",
-     .recurrent = KVPI_GGUF_INTERVALS,
-     .interval = 4,
-     .state_kind = "gated delta net"},
-    {.architecture = "qwen35moe",
+    {.architecture = "qwen3next qwen35 qwen35moe",
      .recurrent = KVPI_GGUF_INTERVALS,
      .interval = 4,
      .state_kind = "gated delta net"},
@@ -99,63 +74,31 @@ static const kvpi_gguf_rule rules[] = {
      .state_kind = "lightning attention"},
 };
 
-static const char encoder[] = "is no decoder, and keeps no KV";
-static const char indexer[] = "has keys of an indexer in some layers";
-static const char of_other[] = "drafts for another model";
-static const char only_states[] = "has states only, and no KV";
-static const char compressed[] = "has compressed KV";
-static const char adapters[] = "has a layer that keeps which adapter is used";
-
 static const struct {
-    const char *architecture, *why;
-} refused_rules[] = {{"mamba", only_states},
-                     {"mamba2", only_states},
-                     {"rwkv6", only_states},
-                     {"rwkv6qwen2", only_states},
-                     {"rwkv7", only_states},
-                     {"arwkv7", only_states},
-                     {"deepseek4", compressed},
-                     {"qwen4exp", indexer},
-                     {"glm-dsa", indexer},
-                     {"glm5-next", indexer},
-                     {"minimax-m3", indexer},
-                     {"hy_v4", indexer},
-                     {"dots3note", indexer},
-                     {"dflash", of_other},
-                     {"eagle3", of_other},
-                     {"gemma4-assistant", of_other},
-                     {"graniteswitch", adapters},
-                     {"bert", encoder},
-                     {"modern-bert", encoder},
-                     {"nomic-bert", encoder},
-                     {"nomic-bert-moe", encoder},
-                     {"neo-bert", encoder},
-                     {"jina-bert-v2", encoder},
-                     {"jina-bert-v3", encoder},
-                     {"eurobert", encoder},
-                     {"gemma-embedding", encoder},
-                     {"gemma-embedding2", encoder},
-                     {"t5", encoder},
-                     {"t5encoder", encoder},
-                     {"clip", encoder},
-                     {"clef", encoder},
-                     {"dream", encoder},
-                     {"llada", encoder},
-                     {"llada-moe", encoder},
-                     {"rnd1", encoder},
-                     {"wavtokenizer-dec", encoder}};
+    const char *why, *architectures;
+} refused_rules[] = {
+    {"has states only, and no KV", "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7"},
+    {"has compressed KV", "deepseek4"},
+    {"has keys of an indexer in some layers",
+     "qwen4exp glm-dsa glm5-next minimax-m3 hy_v4 dots3note"},
+    {"drafts for another model", "dflash eagle3 gemma4-assistant"},
+    {"has a layer that keeps which adapter is used", "graniteswitch"},
+    {"is no decoder, and keeps no KV",
+     "bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 "
+     "eurobert gemma-embedding gemma-embedding2 t5 t5encoder clip clef dream llada "
+     "llada-moe rnd1 wavtokenizer-dec"},
+};
 
 kvpi_gguf_rule kvpi_gguf_rule_of(const char *architecture, const char **refused)
 {
-    kvpi_gguf_rule rule = {.architecture = architecture};
+    kvpi_gguf_rule rule = {.is_known = kvpi_models_is_of(plain, architecture)};
     *refused = NULL;
     for (size_t i = 0; i < COUNT(refused_rules); i++)
-        if (strcmp(refused_rules[i].architecture, architecture) == 0)
+        if (kvpi_models_is_of(refused_rules[i].architectures, architecture))
             *refused = refused_rules[i].why;
     for (size_t i = 0; i < COUNT(rules); i++)
-        if (strcmp(rules[i].architecture, architecture) == 0)
+        if (kvpi_models_is_of(rules[i].architecture, architecture))
             rule = rules[i], rule.is_known = true;
-    for (size_t i = 0; i < COUNT(plain); i++)
-        rule.is_known = rule.is_known || strcmp(plain[i], architecture) == 0;
+    rule.architecture = architecture;
     return rule;
 }

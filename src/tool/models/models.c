@@ -37,6 +37,17 @@ kvpi_dtype kvpi_models_dtype_of(const char *name)
     return (kvpi_dtype)i;
 }
 
+bool kvpi_models_is_of(const char *names, const char *name)
+{
+    const size_t n = strlen(name);
+    if (n == 0 || strchr(name, ' ') != NULL)
+        return false;
+    for (const char *at = strstr(names, name); at != NULL; at = strstr(at + 1, name))
+        if ((at == names || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
 /* ----------------------------------------------------------------------------------- messages */
 
 int kvpi_models_vwrong(kvpi_models_error *error, const char *name, const char *format,

@@ -57,6 +57,9 @@ extern const char *const kvpi_models_weights_dtypes[];
 extern const char *const kvpi_models_state_dtypes[];
 extern const char *const kvpi_models_index_dtypes[];
 
+/* Is it one of these names, which blanks separate? */
+bool kvpi_models_is_of(const char *names, const char *name);
+
 /* Give the type of a name. Returns: KVPI_N_DTYPES for another one */
 kvpi_dtype kvpi_models_dtype_of(const char *name);
 

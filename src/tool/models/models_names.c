@@ -13,8 +13,15 @@
 
 #include "tool/models/config/config.h"
 
-#define MODEL(name, source, date, parameters, ...)                                                 \
+#define CONFIG(name, source, date, parameters, ...)                                                \
     {name, source, date, UINT64_C(parameters), #__VA_ARGS__},
+#define MODEL(name, source, date, parameters, type, layers, heads, kv_heads, head, hidden, mlp,    \
+              vocabulary, ...)                                                                     \
+    {name, source, date, UINT64_C(parameters),                                                     \
+     "{\"model_type\":\"" #type "\",\"num_hidden_layers\":" #layers                                \
+     ",\"num_attention_heads\":" #heads ",\"num_key_value_heads\":" #kv_heads                      \
+     ",\"head_dim\":" #head ",\"hidden_size\":" #hidden ",\"intermediate_size\":" #mlp             \
+     ",\"vocab_size\":" #vocabulary ",\"tie_word_embeddings\":" #__VA_ARGS__ "}"},
 
 static const kvpi_models_row table[] = {
 #include "tool/models/models.def"

@@ -13,7 +13,7 @@
 
 TEST(test_a_file_is_replaced)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     char slashes[sizeof f.file];
     snprintf(slashes, sizeof slashes, "%s/" NAME, f.path);
@@ -29,13 +29,12 @@ TEST(test_a_file_is_replaced)
     assert_file(f.file, &s.new);
     assert_int_equal(_chdir(".."), 0);
     end_folder(&f);
-    end_saved(&s);
 }
 
 /* Whoever reads it and does not let it be deleted keeps the old one. */
 TEST(test_a_file_in_use_stays)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     const disk_bytes old = {(uint8_t *)"old", 3};
     int said = 0;
@@ -50,12 +49,11 @@ TEST(test_a_file_in_use_stays)
     assert_ok(save_to(&s, f.file, NULL));
     assert_file(f.file, &s.new);
     end_folder(&f);
-    end_saved(&s);
 }
 
 TEST(test_what_is_no_file_stays)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     char deeper[MAX_PATH + 64];
     int said = 0;
@@ -71,13 +69,12 @@ TEST(test_what_is_no_file_stays)
     snprintf(deeper, sizeof deeper, "%s:stream", f.file);
     assert_status(KVP_E_IO, save_to(&s, deeper, &said));
     end_folder(&f);
-    end_saved(&s);
 }
 
 /* A name that is a device elsewhere is a file's: nothing is written to the device. */
 TEST(test_a_device_s_name)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     char device[MAX_PATH + 16];
     int said = 0;
@@ -89,7 +86,6 @@ TEST(test_a_device_s_name)
         assert_true(DeleteFileA(device));
     }
     end_folder(&f);
-    end_saved(&s);
 }
 
 static const folder *moving;
@@ -106,7 +102,7 @@ static int move_the_folder(void *context, const kvp_snapshot_block *block, void 
 
 TEST(test_the_folder_stays_while_a_save_runs)
 {
-    saved s = make_saved();
+    scoped_saved s = make_saved();
     const folder f = make_folder();
     kvp_snapshot_options options = saved_options(NULL);
     moving = &f;
@@ -114,7 +110,6 @@ TEST(test_the_folder_stays_while_a_save_runs)
     assert_ok(kvp_snapshot_save_file(s.w.cache, &options, f.file, NULL));
     assert_file(f.file, &s.new);
     end_folder(&f);
-    end_saved(&s);
 }
 
 /* Of mappings that were given back nothing is left: the same is mapped more often than addresses or
