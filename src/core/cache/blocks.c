@@ -400,7 +400,6 @@ __attribute__((always_inline)) static inline void prefetch_some(kvp_cache *cache
     const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     const uint32_t begin = cache->ahead_at;
     uint32_t block = blocks[victim].jump;
-    KVPI_NOTE(surprising_victims, cache->ahead[begin % KVPI_POOL_JUMP] != victim);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t *ahead = &cache->ahead[(begin + i) % KVPI_POOL_JUMP];
         const uint32_t nearer = cache->ahead[(begin + i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
@@ -417,8 +416,10 @@ __attribute__((always_inline)) static inline void prefetch_some(kvp_cache *cache
         if (blocks[nearer].content != KVPI_NO_NODE) {
             kvpi_prefix_prefetch_line(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
         }
+        KVPI_NOTE(surprising_victims, *ahead != victim);
         *ahead = block;
         block = blocks[block].next;
+        victim = blocks[victim].next;
     }
 }
 
