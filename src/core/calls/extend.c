@@ -24,8 +24,6 @@
 
 #include <string.h>
 
-#define BATCH_AHEAD 8u /* sequences of a batch that memory is asked for before they are needed */
-
 /* What an extend of one sequence needs. */
 struct need {
     uint32_t end;    /* tokens, those of the tree, new ones, reserve */
@@ -375,18 +373,6 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
     return KVP_OK;
 }
 
-/* Ask for what an extend of one token touches of a sequence; the handle may be anything. */
-static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
-{
-    const struct kvpi_table *table = &cache->table;
-    const uint32_t place = kvpi_min_u32((uint32_t)handle.bits & ((1u << table->place_bits) - 1),
-                                        kvpi_table_scratch(table));
-    const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-    kvpi_prefetch(seq);
-    kvpi_prefetch((const char *)seq + KVPI_CACHE_LINE);
-    kvpi_prefetch(kvpi_row_partial(table, place));
-}
-
 /* Are units that fill worth being asked for ahead? Of several sequences, units of 16 tokens. */
 static int asks_ahead(const kvp_cache *cache, const kvp_batch *batch, const int32_t *parents,
                       int values)
@@ -430,9 +416,6 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
         struct part part = part_of_batch(batch, parents, i, first_token);
-        if (i + BATCH_AHEAD < batch->n_seqs) {
-            prefetch_seq(cache, batch->seqs[i + BATCH_AHEAD]);
-        }
         struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[i], i);
         if (seq == NULL) {
             break;
