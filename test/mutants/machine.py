@@ -4,9 +4,9 @@
     machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--only NUMBER]...
     machine.py --places          how many places each room has, by kind
 
-sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, or `rest`
-(all of src but the kernels of attention). Each drawn defect is a switch in one build of the check
-preset, chosen by KVPI_MUTANT. Each test is run once with none of them, which tells which places it
+sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, `rest`
+(what else src has, but for the kernels of attention), or python (python/native). Each drawn defect is a switch in one build of the check
+preset, chosen by KVPI_MUTANT; for python each python/tests/test_*.py is a test. Each test is run once with none of them, which tells which places it
 reaches and how long it takes. Then each defect is switched on for the tests that reach it, the fastest
 first, until one fails, crashes, or computes ten times as long.
 
@@ -21,6 +21,8 @@ Exit status: 0 done; 1 it could not be; 2 usage.
 import argparse
 import concurrent.futures
 import contextlib
+import copy
+import glob
 import hashlib
 import json
 import math
@@ -29,16 +31,19 @@ import random
 import resource
 import subprocess
 import sys
+import sysconfig
 import time
 
 import run as planted
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = planted.ROOT
-ROOMS = {"store": ("src/store/",), "spill": ("src/spill/",), "transfer": ("src/transfer/",)}
+ROOMS = {"store": ("src/store/",), "spill": ("src/spill/",), "transfer": ("src/transfer/",),
+         "python": ("python/native/",)}
 LEFT_OUT = ("src/attention/",)
+PYTHON_NEEDS = ("kvpager_tool", "kvpager_store_static", "kvpager_redis", "kvpager_zmq_static")
 
-SWITCHES = """#ifndef KVPI_MUTANTS_H
+SWITCHES = """#if !defined KVPI_MUTANTS_H && !defined KVPY_CDEF /* which cffi reads */
 #define KVPI_MUTANTS_H
 /* Made by test/mutants/machine.py. No header of the system is included: macros that a file defines
  * for them come later. */
@@ -74,10 +79,12 @@ def room_of(path):
 
 
 def sources(tree, build):
-    """C files of src with the arguments that they are compiled with."""
+    """C files of src and python/native with the arguments that they are compiled with."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
-    found = {}
+    native = ["-xc", "-std=c11", f"-I{tree}/include", f"-I{tree}/src",
+              f"-I{sysconfig.get_path('include')}"]
+    found = {path: native for path in glob.glob("python/native/*.[ch]", root_dir=tree)}
     for entry in commands:
         path = os.path.relpath(os.path.normpath(os.path.join(entry["directory"], entry["file"])), tree)
         if path.startswith("src/") and path.endswith(".c") and not path.startswith(LEFT_OUT):
@@ -103,12 +110,17 @@ def all_places(tree, build):
             for place in sites.find_places(tree, path, arguments + headers)]
 
 
-def key_of(place, tree):
-    """Names a defect by what it changes, whatever else its file says."""
-    with open(os.path.join(tree, place.path), "rb") as file:
-        old = file.read()[place.begin:place.end]
-    what = f"{place.path}:{place.function}:{place.kind}:{old.decode()}:{place.after}"
-    return hashlib.sha256(what.encode()).hexdigest()[:16]
+def name_all(places, tree):
+    """{place: key}, which names a defect by what it changes, whatever else its file says."""
+    keys, seen = {}, {}
+    for place in places:
+        with open(os.path.join(tree, place.path), "rb") as file:
+            old = file.read()[place.begin:place.end]
+        what = f"{place.path}:{place.function}:{place.kind}:{old.decode()}:{place.after}"
+        seen[what] = nth = seen.get(what, 0) + 1
+        what += f":{nth}" if nth > 1 else ""
+        keys[place] = hashlib.sha256(what.encode()).hexdigest()[:16]
+    return keys
 
 
 def draw(places, counts, seed):
@@ -167,10 +179,35 @@ class Machine:
         self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.build,
                   "-DCMAKE_C_FLAGS=-w")
 
-    def compile(self):
-        self.must("ninja", "-k", "0", "-C", self.build, "-j", str(self.jobs))
+    def compile(self, rooms):
+        """What the tests of these rooms need."""
+        targets = PYTHON_NEEDS if rooms == {"python"} else ("-k", "0")
+        self.must("ninja", "-C", self.build, "-j", str(self.jobs), *targets)
         shown = json.loads(self.must("ctest", "--test-dir", self.build, "--show-only=json-v1"))
-        for entry in shown["tests"]:
+        if "python" in rooms:
+            self.find_python_tests(next(e for e in shown["tests"] if e["name"] == "python"))
+        if rooms != {"python"}:
+            self.find_tests(shown["tests"])
+
+    def find_python_tests(self, entry):
+        """Installs the package, and has each file of tests as a test."""
+        install = planted.Test("python:--collect-only", {"python": entry})
+        failed = install.run()
+        if failed:
+            raise planted.ListError(f"the Python package cannot be built: {failed}")
+        folder = os.path.join(self.build, "python")
+        config = os.path.join(self.tree, "python")
+        for path in sorted(glob.glob(os.path.join(config, "tests", "test_*.py"))):
+            test = copy.copy(install)
+            test.name = "python_" + os.path.basename(path)[5:-3]
+            test.command = [os.path.join(folder, "python-venv", "bin", "python"), "-m", "pytest", "-x",
+                            "-c", os.path.join(config, "pyproject.toml"), "--rootdir", config, path]
+            test.directory = folder
+            test.environment = {**test.environment, "KVP_SEEDS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
+            self.tests[test.name] = test
+
+    def find_tests(self, entries):
+        for entry in entries:
             labels = next((p["value"] for p in entry["properties"] if p["name"] == "LABELS"), [])
             if not {"long", "python", "spin", "soak"} & set(labels) and "command" in entry and \
                     any(word.startswith(self.build) or word.endswith(".py")
@@ -238,11 +275,9 @@ class Machine:
         """What caught it; None: nothing did."""
         names = sorted((n for n in self.reached if number in self.reached[n]), key=self.seconds.get)
         for name in names:
-            test = self.tests[name]
-            copy = planted.Test.__new__(planted.Test)
-            copy.__dict__.update(test.__dict__)
-            copy.environment = {**test.environment, "KVPI_MUTANT": str(number)}
-            failed = copy.run()
+            test = copy.copy(self.tests[name])
+            test.environment = {**test.environment, "KVPI_MUTANT": str(number)}
+            failed = test.run()
             if failed:
                 return f"{name}: {failed}"
         return None if names else "-"
@@ -336,8 +371,8 @@ def read_counts(words):
     for word in words or ["store=25", "spill=25", "transfer=25", "rest=25"]:
         room, _, number = word.partition("=")
         if room not in (*ROOMS, "rest") or not number.isdigit():
-            raise planted.ListError(f"--count {word}: expected one of store, spill, transfer, rest, "
-                                    "'=' and a number")
+            raise planted.ListError(f"--count {word}: expected one of {', '.join(ROOMS)}, rest, '=' "
+                                    "and a number")
         counts[room] = int(number)
     return counts
 
@@ -350,10 +385,11 @@ def work(options):
         count_places(places)
         return 0
     chosen = draw(places, read_counts(options.count), options.seed)
-    keys = [key_of(place, machine.tree) for place in chosen]
+    named = name_all(places, machine.tree)
+    keys = [named[place] for place in chosen]
     write_tree(machine.tree, chosen)
     begin = time.monotonic()
-    machine.compile()
+    machine.compile({room_of(place.path) for place in chosen})
     print(f"{len(places)} places, {len(chosen)} drawn with seed {options.seed}; built in "
           f"{time.monotonic() - begin:.0f} s", flush=True)
     machine.find_map(len(chosen))
