@@ -5,20 +5,23 @@
     machine.py --places          how many places each room has, by kind
 
 sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, `rest`
-(what else src has, but for the kernels of attention), or python (python/native). Each drawn defect is a switch in one build of the check
-preset, chosen by KVPI_MUTANT; for python each python/tests/test_*.py is a test. Each test is run once with none of them, which tells which places it
-reaches and how long it takes. Then each defect is switched on for the tests that reach it, the fastest
-first, until one fails, crashes, or computes ten times as long.
+(what else src has, but for the kernels of attention), or python (python/native, whose tests are the
+files of python/tests). Each drawn defect is a switch in one build of the check preset, chosen by
+KVPI_MUTANT. Each test is run once with none of them, which tells which places it reaches and how long
+it takes. Then each defect is switched on for the tests that reach it, first those that are fast and
+caught many, until one fails, crashes, or computes ten times as long.
 
 Results are kept in DIR/results.jsonl by what was changed, a line each, so that a run that was stopped
-goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects
-that change nothing which can be observed, with the reason. It needs clang 14, its library for
-Python (`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
+goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is
+caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects that
+change nothing which can be observed, with the reason. It needs clang 14, its library for Python
+(`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
 
 Exit status: 0 done; 1 it could not be; 2 usage.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import contextlib
 import copy
@@ -165,6 +168,8 @@ class Machine:
         self.tree = os.path.join(directory, "tree")
         self.build = os.path.join(directory, "check")
         self.tests, self.seconds, self.reached = {}, {}, {}
+        self.files = {}    # of tests that are a file of Python's: where
+        self.caught = collections.Counter() # how many each test has caught
 
     def must(self, *command):
         done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=False)
@@ -204,7 +209,7 @@ class Machine:
                             "-c", os.path.join(config, "pyproject.toml"), "--rootdir", config, path]
             test.directory = folder
             test.environment = {**test.environment, "KVP_SEEDS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-            self.tests[test.name] = test
+            self.tests[test.name], self.files[test.name] = test, path
 
     def find_tests(self, entries):
         for entry in entries:
@@ -219,7 +224,7 @@ class Machine:
                 del self.tests[test]
 
     def map_one(self, name, count):
-        """Which switches a test reaches, and the seconds it computes. None: it fails."""
+        """Which switches a test reaches, the seconds that it takes, and whether it fails."""
         path = os.path.join(self.directory, f"seen-{name}")
         with open(path, "wb") as file:
             file.write(bytes(count))
@@ -230,57 +235,60 @@ class Machine:
         seconds = time.monotonic() - begin
         del test.environment["KVPI_MUTANTS_SEEN"]
         with open(path, "rb") as file:
-            seen = {i for i, byte in enumerate(file.read()) if byte}
+            seen = [i for i, byte in enumerate(file.read()) if byte]
         os.remove(path)
-        return None if failed or test.is_skipped else (seconds, seen), failed
+        return {"seconds": seconds, "reached": seen,
+                "failed": failed or ("skipped" if test.is_skipped else None)}
 
     def hash_tree(self):
-        """Of what is built: sources, tests, and the switches in them."""
+        """Of what is built: sources, tests, and the switches in them; not the files that are tests."""
         digest = hashlib.sha256()
         for folder, folders, files in os.walk(self.tree):
             folders.sort()
             for name in sorted(files):
                 path = os.path.join(folder, name)
-                digest.update(os.path.relpath(path, self.tree).encode() + b"\0")
-                with open(path, "rb") as file:
-                    digest.update(hashlib.sha256(file.read()).digest())
+                if path not in self.files.values() and "/test/mutants/" not in path:
+                    digest.update(os.path.relpath(path, self.tree).encode() + b"\0" + hash_file(path))
         return digest.hexdigest()
 
     def find_map(self, count):
-        """The map of the same tree, or a new one."""
+        """What each test reaches: as it was found in the same tree, or anew."""
         path, tree = os.path.join(self.directory, "map.json"), self.hash_tree()
         kept = json.loads(planted.read(path)) if os.path.exists(path) else {}
-        if kept.get("tree") == tree:
-            self.seconds = kept["seconds"]
-            self.reached = {name: set(seen) for name, seen in kept["reached"].items()}
-        else:
-            self.map_all(count)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({"tree": tree, "seconds": self.seconds,
-                           "reached": {n: sorted(s) for n, s in self.reached.items()}}, file)
-        for name in self.seconds:
+
+        def one(name):
+            of = tree + (hash_file(self.files[name]).hex() if name in self.files else "")
+            old = kept.get(name, {})
+            return old if old.get("of") == of else {"of": of, **self.map_one(name, count)}
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            found = dict(zip(self.tests, pool.map(one, self.tests)))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        for name, what in found.items():
+            if what["failed"]:
+                print(f"left out: {name}: {what['failed']}", flush=True)
+                continue
+            self.seconds[name], self.reached[name] = what["seconds"], set(what["reached"])
             self.tests[name].limit = int(10 + 10 * self.seconds[name])
             self.tests[name].wait_limit = 30 + 20 * self.seconds[name]
 
-    def map_all(self, count):
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            for name, (found, failed) in zip(self.tests, pool.map(
-                    lambda name: self.map_one(name, count), list(self.tests))):
-                if found is None:
-                    print(f"left out: {name}: {failed or 'skipped'}", flush=True)
-                else:
-                    self.seconds[name], self.reached[name] = found
-
     def try_one(self, number):
         """What caught it; None: nothing did."""
-        names = sorted((n for n in self.reached if number in self.reached[n]), key=self.seconds.get)
+        names = sorted((n for n in self.reached if number in self.reached[n]),
+                       key=lambda n: self.seconds[n] / (1 + self.caught[n]))
         for name in names:
             test = copy.copy(self.tests[name])
             test.environment = {**test.environment, "KVPI_MUTANT": str(number)}
             failed = test.run()
             if failed:
+                self.caught[name] += 1
                 return f"{name}: {failed}"
         return None if names else "-"
+
+
+def hash_file(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 def wilson(caught, n, z=1.96):
@@ -397,6 +405,7 @@ def work(options):
           f"them, {time.monotonic() - begin:.0f} s", flush=True)
     path = os.path.join(machine.directory, "results.jsonl")
     results = read_results(path)
+    machine.caught.update(caught.partition(":")[0] for caught in results.values())
     for key in options.only or []:
         results.pop(key, None)
     try_all(machine, chosen, keys, results, path)
