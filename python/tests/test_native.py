@@ -250,3 +250,16 @@ def test_arrays_of_more_elements_than_32_bits_count(tmp_path: pathlib.Path) -> N
     tokens = np.memmap(tmp_path / "holes", np.int32, "r")
     with Cache(**SMALL) as cache:
         assert calls.match(cache.namespace(), tokens) is None
+
+
+def test_what_a_look_into_a_file_may_cost(tmp_path: pathlib.Path) -> None:
+    """By what the file has, holes left out, unless the caller says how much."""
+    path, report = tmp_path / "file", ffi.new("kvp_arena_report *")
+    for filled, size in ((0, 0), (1, 1), (4096, 4096), (100_000, 100_000), (4096, 10 << 20)):
+        path.write_bytes(bytes(filled))
+        os.truncate(path, size)
+        found = os.stat(path)
+        for asked in (0, 1, 12345):
+            options = ffi.new("kvp_arena_options *", {"struct_size": ffi.sizeof("kvp_arena_options"), "max_bytes": asked})
+            assert lib.kvpy_arena_inspect_file(os.fsencode(path), options, report) != 0
+            assert options.max_bytes == (asked or (64 << 20) + 16 * min(found.st_blocks * 512, size))
