@@ -249,6 +249,36 @@ def test_a_refused_call_keeps_nothing(on: Any, name: str) -> None:
     keeps_nothing(name, arguments)
 
 
+@pytest.mark.parametrize("name", sorted((REFUSED.keys() | WORKS.keys()) - {"opened"}))
+def test_a_call_beside_another_thread_or_after_the_end(on: Any, name: str) -> None:
+    """Readers are let in; the others leave the lock to whom it belongs."""
+    with kvpager.Scheduler(on.cache) as sched:
+        sched.submit(on.ns, i32(1), max_new_tokens=8)
+        sched.step()
+        call, arguments, o = getattr(calls, name), (WORKS.get(name) or REFUSED[name])(on), on.cache._o
+        assert lib.kvpy_object_lock(o) == 0
+        try:
+            for _ in range(2):
+                made = call(*arguments)
+                is_busy = isinstance(made, int) and made == kvpager.BusyError.status
+                assert is_busy != (name in ("events", "stats"))
+                assert calls.sched_finish(sched._h, i32(1), None) == kvpager.BusyError.status
+                assert calls.sched_step(sched._h) == kvpager.BusyError.status
+            assert lib.kvpy_object_lock(o) != 0
+        finally:
+            lib.kvpy_object_unlock(o)
+        sched.fail()
+        sched.close()
+        assert calls.sched_finish(sched._h, i32(1), None) == calls.sched_step(sched._h) == lib.KVPY_E_CLOSED
+    on.cache.check()
+    with kvpager.Cache(n_blocks=8, block_tokens=S, max_seqs=2, max_seq_tokens=16, max_events=8) as cache:
+        model = cache.namespace()
+        seq = model.open([1])
+        changed = {"cache": cache, "h": cache._h, "ns": model, "seq": seq, "long": seq, "gone": seq}
+        arguments = (WORKS.get(name) or REFUSED[name])(SimpleNamespace(**{**vars(on), **changed}))
+    assert call(*arguments) == lib.KVPY_E_CLOSED
+
+
 WRONG = {TypeError: ("x", None, 1.5), OverflowError: (-1, 2**70)}
 
 
@@ -422,9 +452,10 @@ def test_a_handle_tells_who_looks_at_it_that_it_is_gone(on: Any) -> None:
     told = list[Any]()
     seq: Any = on.ns.open([1])
     looks = weakref.ref(seq, told.append)
-    assert looks() is seq
+    seen: Any = looks()
+    assert seen is seq
     seq.close()
-    del seq
+    del seq, seen
     gc.collect()
     assert looks() is None and told == [looks]
 
@@ -525,7 +556,10 @@ def test_what_sets_the_calls_up_is_checked(on: Any) -> None:
             with pytest.raises(TypeError):
                 calls.setup(*given)
     finally:
+        held = [kvpager.Sequence, _refuse, *(made for made, _ in pairs)]
+        before = references(held)
         calls.setup(kvpager.Sequence, _refuse, pairs)
+        assert [now - then for then, now in zip(before, references(held))] == [1] * len(held)
     assert on.cache.stats() == stats and on.seq.info().n_tokens == 9
     dtypes, types = (I32, U32, U64, EVENT_DTYPE, STEP_SEQ_DTYPE, ENDED_DTYPE), (Delta, Level, Cascade, Step, Swapped)
     try:

@@ -237,3 +237,16 @@ def test_the_last_reference_closes_it_but_not_in_a_child() -> None:
     del made
     gc.collect()
     assert lib.kvpy_objects_destroyed() == destroyed + 1
+
+
+def test_an_endpoint_is_free_again() -> None:
+    for close in (True, False):
+        made = publish.Publisher.open(ANY)
+        endpoint = made.endpoint
+        with pytest.raises(IoError, match="cannot bind"):
+            publish.Publisher.open(endpoint)
+        if close:
+            made.close()
+        del made
+        gc.collect()
+        publish.Publisher.open(endpoint).close()
