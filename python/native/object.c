@@ -64,13 +64,14 @@ int kvpy_object_close(kvpy_object *object)
 }
 
 /* Runs in a thread that is inside no call; a thread that is inside one comes out without the
- * interpreter's lock, which may be held here. A lock that is never given back (a thread that was
- * killed inside) leaves what was created where it is, rather than hang the interpreter's end. */
+ * interpreter's lock, which may be held here. Where nothing was created, nothing is waited for. A
+ * lock that is never given back (a thread that was killed inside) leaves what was created where it
+ * is, rather than hang the interpreter's end. */
 void kvpy_object_free(kvpy_object *object)
 {
     const struct timespec millisecond = {.tv_nsec = 1000000};
     int turns = 20000;
-    while (kvpy_object_close(object) != KVP_OK) {
+    while (kvpy_object_is_open(object) && kvpy_object_close(object) != KVP_OK) {
         if (--turns == 0)
             return;
         nanosleep(&millisecond, NULL);

@@ -158,7 +158,8 @@ void kvpy_spill_free(kvpy_object *object)
     const struct timespec millisecond = {.tv_nsec = 1000000};
     if (object->pid != getpid())
         return;
-    for (int turns = 0; kvpy_spill_close(object) != KVP_OK; turns++) {
+    for (int turns = 0; kvpy_object_is_open(object) && kvpy_spill_close(object) != KVP_OK;
+         turns++) {
         if (turns == MOST_WAITS)
             return;
         nanosleep(&millisecond, NULL);

@@ -192,6 +192,14 @@ def test_what_is_looked_up_as_it_is(cache: kvpager.Cache) -> None:
         hit(tokens, cache_salt=Fails())
     with pytest.raises(KeyError):
         calls.short_hit(model, Fails(all_token_ids=tokens))
+
+    class Unknown:
+        @property
+        def _x(self) -> list[int]:
+            raise KeyError("which")
+
+    with pytest.raises(KeyError):
+        hit(Unknown())
     with pytest.raises(AttributeError):
         calls.short_hit(model, SimpleNamespace())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import time
 from collections.abc import Iterator
@@ -221,3 +223,30 @@ def test_closed_twice_and_in_a_child() -> None:
     assert made.closed
     with pytest.raises(kvpager.ClosedError):
         made.work()
+
+
+def test_the_last_reference_closes_it_but_not_in_a_child() -> None:
+    lib: Any = importlib.import_module("kvpager._publish_native").lib
+    made, destroyed = publish.Publisher.open(ANY), lib.kvpy_objects_destroyed()
+    child = os.fork()
+    if child == 0:
+        del made
+        gc.collect()
+        os._exit(lib.kvpy_objects_destroyed() - destroyed)
+    assert os.waitpid(child, 0)[1] == 0
+    del made
+    gc.collect()
+    assert lib.kvpy_objects_destroyed() == destroyed + 1
+
+
+def test_an_endpoint_is_free_again() -> None:
+    for close in (True, False):
+        made = publish.Publisher.open(ANY)
+        endpoint = made.endpoint
+        with pytest.raises(IoError, match="cannot bind"):
+            publish.Publisher.open(endpoint)
+        if close:
+            made.close()
+        del made
+        gc.collect()
+        publish.Publisher.open(endpoint).close()

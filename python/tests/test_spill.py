@@ -372,6 +372,20 @@ def test_a_forked_child_must_not_use_it() -> None:
     engine.close()
 
 
+def test_the_last_reference_closes_them_but_not_in_a_child() -> None:
+    gc.collect()
+    engine, before = Engine("memory:?size=1MiB"), alive()
+    child = os.fork()
+    if child == 0:
+        del engine
+        gc.collect()
+        os._exit(alive()[1] != before[1])
+    assert os.waitpid(child, 0)[1] == 0
+    del engine
+    gc.collect()
+    assert alive()[1] == before[1] - 2
+
+
 SLOTS, HOST_SLOTS, PLACES, STATE = 12, 4, 4, 24
 WITH_STATES = dataclasses.replace(MODEL, states=b"24 bytes")
 

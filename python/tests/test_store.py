@@ -421,6 +421,7 @@ def test_several_stores_are_one(tmp_path: pathlib.Path) -> None:
     with opened(urls[0]) as near:
         assert done(near, near.have(chain.keys())).found.all()
         assert near.stats(0).records == near.stats().records == 3
+        assert "nearest" not in near.describe(), "one alone is none of several"
 
 
 def test_nearer_stores_have_a_budget(tmp_path: pathlib.Path) -> None:

@@ -262,3 +262,28 @@ def test_recorder(tmp_path: pathlib.Path) -> None:
         record.Recorder(tmp_path / "two.kvprec", 0)
     with pytest.raises(OSError, match="cannot write"):
         record.Recorder(tmp_path / "no" / "such", 1)
+
+
+def test_a_recording_has_what_its_caller_said(tmp_path: pathlib.Path) -> None:
+    """Names that are too long are cut; what was counted is what the file says."""
+    path, names = tmp_path / "one.kvprec", ("engine " + "e" * 300, "model " + "m" * 300)
+    with record.Recorder(path, 16, *names, max_contents=2) as recorder:
+        for i in range(6):
+            recorder.add(50 + i, 40, 3, [bytes([2 * i]) * 8, bytes([2 * i + 1]) * 8], cached_tokens=16, first_us=60 + i,
+                         last_us=70 + i)
+        for _ in range(2):
+            with pytest.raises(OSError, match="cached_tokens"):
+                recorder.add(5, 40, 0, [], cached_tokens=41)
+        recorder.add(90, 17 << 20, 0, [b"x"] * ((1 << 20) + 3))
+        told = recorder.counts()
+    header, requests, counts = lib_recording.read(path.read_bytes())
+    assert (header["engine"], header["model"]) == tuple(name[:255] for name in names)
+    assert (header["source"], header["block_tokens"], header["max_contents"]) == (record.ENGINE, 16, 2)
+    assert told == counts and (told["requests"], told["lost"], told["unnumbered"]) == (7, 2, 3) and told["forgotten"] > 0
+    for i, request in enumerate(requests[:6]):
+        assert [request[name] for name in ("time_us", "input_tokens", "output_tokens", "cached_tokens", "first_us",
+                                           "last_us")] == [50 + i, 40, 3, 16, 60 + i, 70 + i]
+    with record.Recorder(tmp_path / "two.kvprec", 16, "e" * 255, "m" * 254):
+        pass
+    header, _, _ = lib_recording.read((tmp_path / "two.kvprec").read_bytes())
+    assert (header["engine"], header["model"]) == ("e" * 255, "m" * 254)

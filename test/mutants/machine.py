@@ -4,23 +4,28 @@
     machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--only NUMBER]...
     machine.py --places          how many places each room has, by kind
 
-sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, or `rest`
-(all of src but the kernels of attention). Each drawn defect is a switch in one build of the check
-preset, chosen by KVPI_MUTANT. Each test is run once with none of them, which tells which places it
-reaches and how long it takes. Then each defect is switched on for the tests that reach it, the fastest
-first, until one fails, crashes, or computes ten times as long.
+sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, `rest`
+(what else src has, but for the kernels of attention), or python (python/native, whose tests are the
+files of python/tests). Each drawn defect is a switch in one build of the check preset, chosen by
+KVPI_MUTANT. Each test is run once with none of them, which tells which places it reaches and how long
+it takes. Then each defect is switched on for the tests that reach it, first those that are fast and
+caught many, until one fails, crashes, or computes ten times as long.
 
 Results are kept in DIR/results.jsonl by what was changed, a line each, so that a run that was stopped
-goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects
-that change nothing which can be observed, with the reason. It needs clang 14, its library for
-Python (`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
+goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is
+caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects that
+change nothing which can be observed, with the reason. It needs clang 14, its library for Python
+(`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
 
 Exit status: 0 done; 1 it could not be; 2 usage.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import contextlib
+import copy
+import glob
 import hashlib
 import json
 import math
@@ -29,16 +34,19 @@ import random
 import resource
 import subprocess
 import sys
+import sysconfig
 import time
 
 import run as planted
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = planted.ROOT
-ROOMS = {"store": ("src/store/",), "spill": ("src/spill/",), "transfer": ("src/transfer/",)}
+ROOMS = {"store": ("src/store/",), "spill": ("src/spill/",), "transfer": ("src/transfer/",),
+         "python": ("python/native/",)}
 LEFT_OUT = ("src/attention/",)
+PYTHON_NEEDS = ("kvpager_tool", "kvpager_store_static", "kvpager_redis", "kvpager_zmq_static")
 
-SWITCHES = """#ifndef KVPI_MUTANTS_H
+SWITCHES = """#if !defined KVPI_MUTANTS_H && !defined KVPY_CDEF /* which cffi reads */
 #define KVPI_MUTANTS_H
 /* Made by test/mutants/machine.py. No header of the system is included: macros that a file defines
  * for them come later. */
@@ -74,10 +82,12 @@ def room_of(path):
 
 
 def sources(tree, build):
-    """C files of src with the arguments that they are compiled with."""
+    """C files of src and python/native with the arguments that they are compiled with."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
-    found = {}
+    native = ["-xc", "-std=c11", f"-I{tree}/include", f"-I{tree}/src",
+              f"-I{sysconfig.get_path('include')}"]
+    found = {path: native for path in glob.glob("python/native/*.[ch]", root_dir=tree)}
     for entry in commands:
         path = os.path.relpath(os.path.normpath(os.path.join(entry["directory"], entry["file"])), tree)
         if path.startswith("src/") and path.endswith(".c") and not path.startswith(LEFT_OUT):
@@ -103,12 +113,17 @@ def all_places(tree, build):
             for place in sites.find_places(tree, path, arguments + headers)]
 
 
-def key_of(place, tree):
-    """Names a defect by what it changes, whatever else its file says."""
-    with open(os.path.join(tree, place.path), "rb") as file:
-        old = file.read()[place.begin:place.end]
-    what = f"{place.path}:{place.function}:{place.kind}:{old.decode()}:{place.after}"
-    return hashlib.sha256(what.encode()).hexdigest()[:16]
+def name_all(places, tree):
+    """{place: key}, which names a defect by what it changes, whatever else its file says."""
+    keys, seen = {}, {}
+    for place in places:
+        with open(os.path.join(tree, place.path), "rb") as file:
+            old = file.read()[place.begin:place.end]
+        what = f"{place.path}:{place.function}:{place.kind}:{old.decode()}:{place.after}"
+        seen[what] = nth = seen.get(what, 0) + 1
+        what += f":{nth}" if nth > 1 else ""
+        keys[place] = hashlib.sha256(what.encode()).hexdigest()[:16]
+    return keys
 
 
 def draw(places, counts, seed):
@@ -153,6 +168,8 @@ class Machine:
         self.tree = os.path.join(directory, "tree")
         self.build = os.path.join(directory, "check")
         self.tests, self.seconds, self.reached = {}, {}, {}
+        self.files = {}    # of tests that are a file of Python's: where
+        self.caught = collections.Counter() # how many each test has caught
 
     def must(self, *command):
         done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=False)
@@ -167,10 +184,35 @@ class Machine:
         self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.build,
                   "-DCMAKE_C_FLAGS=-w")
 
-    def compile(self):
-        self.must("ninja", "-k", "0", "-C", self.build, "-j", str(self.jobs))
+    def compile(self, rooms):
+        """What the tests of these rooms need."""
+        targets = PYTHON_NEEDS if rooms == {"python"} else ("-k", "0")
+        self.must("ninja", "-C", self.build, "-j", str(self.jobs), *targets)
         shown = json.loads(self.must("ctest", "--test-dir", self.build, "--show-only=json-v1"))
-        for entry in shown["tests"]:
+        if "python" in rooms:
+            self.find_python_tests(next(e for e in shown["tests"] if e["name"] == "python"))
+        if rooms != {"python"}:
+            self.find_tests(shown["tests"])
+
+    def find_python_tests(self, entry):
+        """Installs the package, and has each file of tests as a test."""
+        install = planted.Test("python:--collect-only", {"python": entry})
+        failed = install.run()
+        if failed:
+            raise planted.ListError(f"the Python package cannot be built: {failed}")
+        folder = os.path.join(self.build, "python")
+        config = os.path.join(self.tree, "python")
+        for path in sorted(glob.glob(os.path.join(config, "tests", "test_*.py"))):
+            test = copy.copy(install)
+            test.name = "python_" + os.path.basename(path)[5:-3]
+            test.command = [os.path.join(folder, "python-venv", "bin", "python"), "-m", "pytest", "-x",
+                            "-c", os.path.join(config, "pyproject.toml"), "--rootdir", config, path]
+            test.directory = folder
+            test.environment = {**test.environment, "KVP_SEEDS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
+            self.tests[test.name], self.files[test.name] = test, path
+
+    def find_tests(self, entries):
+        for entry in entries:
             labels = next((p["value"] for p in entry["properties"] if p["name"] == "LABELS"), [])
             if not {"long", "python", "spin", "soak"} & set(labels) and "command" in entry and \
                     any(word.startswith(self.build) or word.endswith(".py")
@@ -182,7 +224,7 @@ class Machine:
                 del self.tests[test]
 
     def map_one(self, name, count):
-        """Which switches a test reaches, and the seconds it computes. None: it fails."""
+        """Which switches a test reaches, the seconds that it takes, and whether it fails."""
         path = os.path.join(self.directory, f"seen-{name}")
         with open(path, "wb") as file:
             file.write(bytes(count))
@@ -193,59 +235,60 @@ class Machine:
         seconds = time.monotonic() - begin
         del test.environment["KVPI_MUTANTS_SEEN"]
         with open(path, "rb") as file:
-            seen = {i for i, byte in enumerate(file.read()) if byte}
+            seen = [i for i, byte in enumerate(file.read()) if byte]
         os.remove(path)
-        return None if failed or test.is_skipped else (seconds, seen), failed
+        return {"seconds": seconds, "reached": seen,
+                "failed": failed or ("skipped" if test.is_skipped else None)}
 
     def hash_tree(self):
-        """Of what is built: sources, tests, and the switches in them."""
+        """Of what is built: sources, tests, and the switches in them; not the files that are tests."""
         digest = hashlib.sha256()
         for folder, folders, files in os.walk(self.tree):
             folders.sort()
             for name in sorted(files):
                 path = os.path.join(folder, name)
-                digest.update(os.path.relpath(path, self.tree).encode() + b"\0")
-                with open(path, "rb") as file:
-                    digest.update(hashlib.sha256(file.read()).digest())
+                if path not in self.files.values() and "/test/mutants/" not in path:
+                    digest.update(os.path.relpath(path, self.tree).encode() + b"\0" + hash_file(path))
         return digest.hexdigest()
 
     def find_map(self, count):
-        """The map of the same tree, or a new one."""
+        """What each test reaches: as it was found in the same tree, or anew."""
         path, tree = os.path.join(self.directory, "map.json"), self.hash_tree()
         kept = json.loads(planted.read(path)) if os.path.exists(path) else {}
-        if kept.get("tree") == tree:
-            self.seconds = kept["seconds"]
-            self.reached = {name: set(seen) for name, seen in kept["reached"].items()}
-        else:
-            self.map_all(count)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({"tree": tree, "seconds": self.seconds,
-                           "reached": {n: sorted(s) for n, s in self.reached.items()}}, file)
-        for name in self.seconds:
+
+        def one(name):
+            of = tree + (hash_file(self.files[name]).hex() if name in self.files else "")
+            old = kept.get(name, {})
+            return old if old.get("of") == of else {"of": of, **self.map_one(name, count)}
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            found = dict(zip(self.tests, pool.map(one, self.tests)))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        for name, what in found.items():
+            if what["failed"]:
+                print(f"left out: {name}: {what['failed']}", flush=True)
+                continue
+            self.seconds[name], self.reached[name] = what["seconds"], set(what["reached"])
             self.tests[name].limit = int(10 + 10 * self.seconds[name])
             self.tests[name].wait_limit = 30 + 20 * self.seconds[name]
 
-    def map_all(self, count):
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            for name, (found, failed) in zip(self.tests, pool.map(
-                    lambda name: self.map_one(name, count), list(self.tests))):
-                if found is None:
-                    print(f"left out: {name}: {failed or 'skipped'}", flush=True)
-                else:
-                    self.seconds[name], self.reached[name] = found
-
     def try_one(self, number):
         """What caught it; None: nothing did."""
-        names = sorted((n for n in self.reached if number in self.reached[n]), key=self.seconds.get)
+        names = sorted((n for n in self.reached if number in self.reached[n]),
+                       key=lambda n: self.seconds[n] / (1 + self.caught[n]))
         for name in names:
-            test = self.tests[name]
-            copy = planted.Test.__new__(planted.Test)
-            copy.__dict__.update(test.__dict__)
-            copy.environment = {**test.environment, "KVPI_MUTANT": str(number)}
-            failed = copy.run()
+            test = copy.copy(self.tests[name])
+            test.environment = {**test.environment, "KVPI_MUTANT": str(number)}
+            failed = test.run()
             if failed:
+                self.caught[name] += 1
                 return f"{name}: {failed}"
         return None if names else "-"
+
+
+def hash_file(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 def wilson(caught, n, z=1.96):
@@ -336,8 +379,8 @@ def read_counts(words):
     for word in words or ["store=25", "spill=25", "transfer=25", "rest=25"]:
         room, _, number = word.partition("=")
         if room not in (*ROOMS, "rest") or not number.isdigit():
-            raise planted.ListError(f"--count {word}: expected one of store, spill, transfer, rest, "
-                                    "'=' and a number")
+            raise planted.ListError(f"--count {word}: expected one of {', '.join(ROOMS)}, rest, '=' "
+                                    "and a number")
         counts[room] = int(number)
     return counts
 
@@ -350,10 +393,11 @@ def work(options):
         count_places(places)
         return 0
     chosen = draw(places, read_counts(options.count), options.seed)
-    keys = [key_of(place, machine.tree) for place in chosen]
+    named = name_all(places, machine.tree)
+    keys = [named[place] for place in chosen]
     write_tree(machine.tree, chosen)
     begin = time.monotonic()
-    machine.compile()
+    machine.compile({room_of(place.path) for place in chosen})
     print(f"{len(places)} places, {len(chosen)} drawn with seed {options.seed}; built in "
           f"{time.monotonic() - begin:.0f} s", flush=True)
     machine.find_map(len(chosen))
@@ -361,6 +405,7 @@ def work(options):
           f"them, {time.monotonic() - begin:.0f} s", flush=True)
     path = os.path.join(machine.directory, "results.jsonl")
     results = read_results(path)
+    machine.caught.update(caught.partition(":")[0] for caught in results.values())
     for key in options.only or []:
         results.pop(key, None)
     try_all(machine, chosen, keys, results, path)

@@ -209,7 +209,7 @@ class Test:
         self.is_skipped = done.returncode == self.skip_status
         if done.returncode == 0 or self.is_skipped:
             return None
-        failed = re.search(r"^\[  FAILED  \] (?!\d)(\w+)", out, re.MULTILINE)
+        failed = re.search(r"^(?:\[  FAILED  \] (?!\d)|FAILED [^:\n]+::)(\w+)", out, re.MULTILINE)
         if failed:
             return failed.group(1)
         lines = [line.strip() for line in out.split("\n") if line.strip()]

@@ -176,7 +176,7 @@ class Finder:
                 return []
             if cursor.type.get_canonical().kind == clang.TypeKind.CONSTANTARRAY:
                 return [part for part in parts if part.kind == Kind.INIT_LIST_EXPR]
-        if cursor.kind in (Kind.ENUM_DECL, Kind.STRUCT_DECL, Kind.UNION_DECL):
+        if cursor.kind in (Kind.ENUM_DECL, Kind.STRUCT_DECL, Kind.UNION_DECL, Kind.STATIC_ASSERT):
             return []
         return parts
 
