@@ -9,7 +9,7 @@
 /* kvpager/llama.h: of 256 ids, a third of those that are left without a spare one and a keeper. */
 enum { WHY_BYTES = 200, HOST_PARALLEL_MOST = 84 };
 
-typedef enum kind { TEXT, COUNT, LAYERS, REAL, SEED, SIZE, TYPE, FLASH, FLAG } kind;
+typedef enum kind { TEXT, COUNT, LAYERS, REAL, SEED, SIZE, TYPE, FLASH, FORMS, FLAG } kind;
 
 typedef struct option {
     const char *names[4];
@@ -138,6 +138,12 @@ static const option table[] = {
      0,
      "ENDPOINT  answers routers that missed something"},
     {{"--publish-topic"}, TEXT, AT(publish_topic), 0, 0, "TEXT  of messages, as kv@HOST@MODEL"},
+    {{"--publish-as"},
+     FORMS,
+     AT(publish_as),
+     0,
+     0,
+     "LIST  other forms: arrays,vllm-hashes,sglang-media,plain-replay"},
     {{"--record"},
      TEXT,
      AT(record),
@@ -237,6 +243,23 @@ static int set_flash(void *at, const char *value)
     return 0;
 }
 
+/* Words with commas between them. */
+static int set_forms(uint32_t *at, const char *value)
+{
+    static const char *const names[] = {"arrays", "vllm-hashes", "sglang-media", "plain-replay"};
+    for (const char *word = value; word != NULL;) {
+        const size_t n = strcspn(word, ",");
+        size_t i = 0;
+        while (i < 4 && (strlen(names[i]) != n || strncmp(names[i], word, n) != 0))
+            i++;
+        if (i == 4)
+            return -1;
+        *at |= 1u << i;
+        word = word[n] == ',' ? word + n + 1 : NULL;
+    }
+    return 0;
+}
+
 static int set(kvpi_options *options, const option *of, const char *value)
 {
     void *at = (char *)options + of->offset;
@@ -245,6 +268,7 @@ static int set(kvpi_options *options, const option *of, const char *value)
     case SIZE: return read_size(value, at) == KVPI_AMOUNT_OK ? 0 : -1;
     case TYPE: return set_type(at, value);
     case FLASH: return set_flash(at, value);
+    case FORMS: return set_forms(at, value);
     case FLAG: *(int *)at = 1; return 0;
     default: return set_number(of, at, value);
     }
@@ -272,6 +296,8 @@ static int wrong_value(char *why, const option *of, const char *value)
         expected = "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl";
     else if (of->kind == FLASH)
         expected = "on, off or auto";
+    else if (of->kind == FORMS)
+        expected = "arrays, vllm-hashes, sglang-media, plain-replay, with commas between them";
     if (of->kind == SIZE && read_size(value, &bytes) == KVPI_AMOUNT_BARE)
         (void)snprintf(text, sizeof text, "is '%.60s', which is bytes: %.60sG?", value, value);
     else
@@ -307,11 +333,12 @@ int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *
         return wrong(out_why, "-np", "is more than 84: with --host-memory a sequence has 3 ids");
     if (options->cache_disk != NULL && options->host_memory == 0)
         return wrong(out_why, "--cache-disk", "needs --host-memory: what is read goes there first");
-    if ((options->publish_replay != NULL || options->publish_topic != NULL) &&
-        options->publish == NULL)
-        return wrong(out_why,
-                     options->publish_topic != NULL ? "--publish-topic" : "--publish-replay",
-                     "needs --publish");
+    if (options->publish == NULL && options->publish_replay != NULL)
+        return wrong(out_why, "--publish-replay", "needs --publish");
+    if (options->publish == NULL && options->publish_topic != NULL)
+        return wrong(out_why, "--publish-topic", "needs --publish");
+    if (options->publish == NULL && options->publish_as != 0)
+        return wrong(out_why, "--publish-as", "needs --publish");
     return KVPI_OPTIONS_OK;
 }
 

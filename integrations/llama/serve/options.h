@@ -7,6 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* --publish-as, in the order of its words. */
+enum {
+    KVPI_AS_ARRAYS = 1,
+    KVPI_AS_VLLM_HASHES = 2,
+    KVPI_AS_SGLANG_MEDIA = 4,
+    KVPI_AS_PLAIN_REPLAY = 8
+};
+
 typedef struct kvpi_options {
     const char *model;
     const char *host;
@@ -33,6 +41,7 @@ typedef struct kvpi_options {
     const char *publish;        /* an endpoint; NULL: none */
     const char *publish_replay; /* NULL: none */
     const char *publish_topic;  /* NULL: "" */
+    uint32_t publish_as;        /* KVPI_AS_... together */
     const char *record;         /* a new file; NULL: none */
     kvpi_sampling sampling;     /* what a client does not say */
     uint32_t block_tokens;

@@ -65,6 +65,12 @@ static kvp_status open_publisher(kvpi_publish *publish, const kvpi_options *opti
     config.endpoint = options->publish;
     config.replay_endpoint = options->publish_replay;
     config.topic = options->publish_topic != NULL ? options->publish_topic : "";
+    config.form = options->publish_as & KVPI_AS_ARRAYS ? KVP_PUBLISH_ARRAYS : KVP_PUBLISH_MAPS;
+    config.hashes = options->publish_as & KVPI_AS_VLLM_HASHES ? KVP_PUBLISH_VLLM : KVP_PUBLISH_OWN;
+    config.media = options->publish_as & KVPI_AS_SGLANG_MEDIA ? KVP_PUBLISH_MEDIA_SGLANG
+                                                              : KVP_PUBLISH_MEDIA_VLLM;
+    config.replay_form = options->publish_as & KVPI_AS_PLAIN_REPLAY ? KVP_PUBLISH_REPLAY_PLAIN
+                                                                    : KVP_PUBLISH_REPLAY_TOPIC;
     config.unit_tokens = cache->unit_tokens;
     config.max_units = 2 * (cache->n_blocks + cache->host_blocks) + 2;
     config.first_number = now_ns() / 1000;
