@@ -131,6 +131,10 @@ void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, co
 
 static void run_copies(sim *s, sim_work *work)
 {
+    for (uint32_t i = 0; i < work->n_copies && s->run->is_planted; i++) {
+        work->copies[i].n_tokens =
+            work->copies[i].src_tier == KVP_HOST ? 0 : work->copies[i].n_tokens;
+    }
     if (!sched_memory_copy(&s->memory, work->copies, work->n_copies) ||
         !sched_states_copy(&s->states, work->copies, work->n_copies) ||
         !sched_states_copy(&s->states, work->store_copies, work->n_store_copies)) {

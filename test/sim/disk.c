@@ -137,14 +137,16 @@ void sim_store_begin(sim *s)
     }
 }
 
+void sim_disk_error(sim *s)
+{
+    sim_disk_fail_write(s->disk, 1 + sim_below(s, 20), sim_percent(s, 50) ? EIO : ENOSPC);
+    s->seen[SIM_disk_errors]++;
+}
+
 void sim_store_work(sim *s)
 {
     kvp_spill_answer answers[SIM_REQUESTS];
     uint32_t n = 0;
-    if (sim_percent(s, 1)) {
-        sim_disk_fail_write(s->disk, 1 + sim_below(s, 20), sim_percent(s, 50) ? EIO : ENOSPC);
-        s->seen[SIM_disk_errors]++;
-    }
     (void)sim_ok(s, "kvp_store_work", kvp_store_work(s->store, NULL));
     (void)sim_ok(s, "kvp_spill_work", kvp_spill_work(s->spill, s->now, answers, SIM_REQUESTS, &n));
     for (uint32_t i = 0; i < n; i++) {
