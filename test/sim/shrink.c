@@ -79,7 +79,7 @@ void sim_shrink(sim_run *run, const sim_result *failed)
     cut_calls(run, failed->verdict.why);
 }
 
-/* ----------------------------------------------------------------------------------- its own test */
+/* --------------------------------------------------------------------------------- its own test */
 
 static uint64_t count_made(const sim_run *run)
 {
