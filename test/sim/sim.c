@@ -139,6 +139,12 @@ static void change_weights(sim *s)
 
 enum { OF_CALLS = 3000 };
 
+/* Nothing happens for up to 40 days. */
+static void pause_all(sim *s)
+{
+    s->now += (uint64_t)sim_below(s, 40 * 86400) * 1000000000;
+}
+
 static void change_quota(sim *s)
 {
     sim_other_quota(s, sim_below(s, SIM_SPACES));
@@ -149,7 +155,7 @@ static const struct {
     uint32_t rate;
     void (*make)(sim *s);
 } kinds[SIM_KINDS_N] = {[SIM_OF_submissions] = {540, sim_submit},
-                        [SIM_OF_steps] = {1014, sim_advance},
+                        [SIM_OF_steps] = {1012, sim_advance},
                         [SIM_OF_device] = {240, sim_device},
                         [SIM_OF_store] = {356, sim_store_work},
                         [SIM_OF_disk_errors] = {4, sim_disk_error},
@@ -165,6 +171,7 @@ static const struct {
                         [SIM_OF_other_quotas] = {6, change_quota},
                         [SIM_OF_snapshots] = {21, sim_save},
                         [SIM_OF_audits] = {10, audit},
+                        [SIM_OF_pauses] = {2, pause_all},
                         [SIM_OF_stops] = {4, stop},
                         [SIM_OF_kills] = {4, die},
                         [SIM_OF_power] = {4, lose_power}};

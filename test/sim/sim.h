@@ -117,6 +117,7 @@ enum {
     X(other_quotas)                                                                                \
     X(snapshots)                                                                                   \
     X(audits)                                                                                      \
+    X(pauses)                                                                                      \
     X(stops)                                                                                       \
     X(kills)                                                                                       \
     X(power)                                                                                       \
