@@ -56,7 +56,7 @@ static bool take_item(sim *s, const sim_side *side, const sim_move *move, kvp_ra
                       sim_item *item)
 {
     const kvp_seq seq = move->seqs[side == side_of(s, move, true)];
-    memset(item, 0, offsetof(sim_item, text));
+    memset(item, 0, sizeof *item);
     item->seq = seq;
     item->tag = move->tag;
     item->range = range;
