@@ -288,6 +288,18 @@ static void spread(sim *s, const kvp_seq *cut, uint32_t n)
     }
 }
 
+/* Nor is a sequence told that was closed: what its passes make is wanted no more. */
+static void spread_to_closed(sim *s)
+{
+    for (uint32_t k = 0; k < s->n_out; k++) {
+        for (uint32_t i = 0; i < s->out[k]->n_items; i++) {
+            sim_item *item = &s->out[k]->items[i];
+            kvp_seq_info info;
+            item->is_void |= kvp_seq_info_get(s->cache, item->seq, &info) != KVP_OK;
+        }
+    }
+}
+
 /* Of a step that fails, ordered ones have run their plan. A pass that did not run to its end may
  * have left anything. */
 void sim_work_failed(sim *s, sim_work *work)
@@ -307,6 +319,7 @@ void sim_work_failed(sim *s, sim_work *work)
         (void)sim_ok(s, "kvp_step_failed",
                      kvp_step_failed(s->cache, work->number, cut, sizeof cut / sizeof *cut, &n));
         spread(s, cut, n);
+        spread_to_closed(s);
         sim_moves_cut(s, cut, n);
     } else {
         while (!work->has_copied && sim_move_on(s)) {}
