@@ -654,6 +654,37 @@ def test_damaged_records_cost_a_computation(v: Any, tmp_path: pathlib.Path) -> N
     engine.close()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 9, 0])
+def test_an_engine_that_is_killed(v: Any, tmp_path: pathlib.Path, steps: int) -> None:
+    """After so many steps, in which three prompts are computed and written; 0: when all of it is in
+    the store. What is hit later is right, and in the latter case all of it."""
+    extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1, "load": "always"}
+    three = [[(i * k) % 50 for i in range(41)] for k in (1, 3, 7)]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            engine = Engine(v, extra, 1)
+            for prompt in three:
+                engine.add(prompt)
+            for _ in range(steps):
+                engine.step()
+            if steps == 0:
+                engine.run()
+                engine.workers[0]._move.settle(30)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    engine = Engine(v, extra, 1)
+    for prompt in three:
+        engine.add(prompt)
+    engine.run()
+    assert engine.loaded <= 120 and (steps > 0 or engine.loaded == 120)
+    engine.close()
+
+
 def damage(folder: pathlib.Path, wanted: bytes) -> None:
     """One bit of what begins with these bytes in a store's files."""
     for path in folder.rglob("*"):

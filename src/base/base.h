@@ -39,6 +39,7 @@
 #if KVP_CHECK >= 1
 struct kvpi_fast {
     uint64_t by_jump, by_index;  /* units of prompts whose node a jump, or the index, named */
+    uint64_t in_a_row;           /* of the former, those of the loop for 16 tokens a block */
     uint64_t rows_looked_at;     /* by extends; see `exclusive` in table.h */
     uint64_t surprising_victims; /* whose memory was not asked for before */
 };

@@ -66,7 +66,9 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  * sequence was opened, forked or swapped in. With windows each of the former may shrink it by any
  * number, too: a hit wants only what the windows keep, and one unit may be all that it lacked. With
  * recurrent state so may each of them, and each checkpoint. For each of its rows two more for the
- * block that the row ends in, whose source, or copy, may or may not be counted.
+ * block that the row ends in, whose source, or copy, may or may not be counted. But a hit that ends
+ * inside a block, and lacks room for its source, is cut back to where all groups, or a state, can
+ * go on: then a block that became available may bring back any number.
  */
 
 /* How many copies have taken effect for certain: those that were in plans when the newest step was
@@ -119,6 +121,10 @@ static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
     const struct kvpi_try now = look(sched);
     const uint64_t found = now.sealed - then->sealed + stats.copies - then->copied;
     if ((sched->has_windows || sched->usable_slots > 0) && found > 0) {
+        return 0;
+    }
+    if (sched->ends_inside && (sched->n_groups > 1 || sched->usable_slots > 0) &&
+        now.available > then->available) {
         return 0;
     }
     const uint64_t gained =

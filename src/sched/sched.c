@@ -213,6 +213,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     for (uint32_t g = 0; g < cache_config->n_groups; g++) {
         sched->block_tokens[g] = cache_config->groups[g].block_tokens;
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
+        sched->ends_inside |= cache_config->groups[g].block_tokens > cache_config->unit_tokens;
     }
     sched->learns = cache_config->policy == KVP_POLICY_LEARNED;
     sched->ends_prompts = sched->learns || cache_config->retain_tokens != 0;

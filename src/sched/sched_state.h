@@ -193,6 +193,7 @@ struct kvp_sched {
     uint32_t unit_tokens;                  /* hits are of whole units */
     uint32_t n_groups;                     /* of layers: each has blocks for all tokens */
     int has_windows;                       /* a group has one: what is behind it is dropped */
+    int ends_inside;                       /* a hit may end inside a block, which is copied */
     uint32_t usable_slots;                 /* of recurrent state; 0: the cache has none */
     int renews_slots;  /* no step writes the slot that it reads: overlapped steps */
     int learns;        /* what closes tell the cache counts: KVP_POLICY_LEARNED */

@@ -124,6 +124,10 @@ void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, co
 
 static void run_copies(sim *s, sim_work *work)
 {
+    for (uint32_t i = 0; i < work->n_copies && s->run->is_planted; i++) {
+        work->copies[i].n_tokens =
+            work->copies[i].src_tier == KVP_HOST ? 0 : work->copies[i].n_tokens;
+    }
     if (!sched_memory_copy(&s->memory, work->copies, work->n_copies) ||
         !sched_states_copy(&s->states, work->copies, work->n_copies) ||
         !sched_states_copy(&s->states, work->store_copies, work->n_store_copies))
@@ -260,6 +264,18 @@ static void spread(sim *s, const kvp_seq *cut, uint32_t n)
     }
 }
 
+/* Nor is a sequence told that was closed: what its passes make is wanted no more. */
+static void spread_to_closed(sim *s)
+{
+    for (uint32_t k = 0; k < s->n_out; k++) {
+        for (uint32_t i = 0; i < s->out[k]->n_items; i++) {
+            sim_item *item = &s->out[k]->items[i];
+            kvp_seq_info info;
+            item->is_void |= kvp_seq_info_get(s->cache, item->seq, &info) != KVP_OK;
+        }
+    }
+}
+
 /* Of a step that fails, ordered ones have run their plan. A pass that did not run to its end may
  * have left anything. */
 void sim_work_failed(sim *s, sim_work *work)
@@ -279,6 +295,7 @@ void sim_work_failed(sim *s, sim_work *work)
         (void)sim_ok(s, "kvp_step_failed",
                      kvp_step_failed(s->cache, work->number, cut, sizeof cut / sizeof *cut, &n));
         spread(s, cut, n);
+        spread_to_closed(s);
         sim_moves_cut(s, cut, n);
     } else {
         while (!work->has_copied && sim_move_on(s)) {}

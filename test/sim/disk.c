@@ -134,14 +134,16 @@ void sim_store_begin(sim *s)
         open_spill(s);
 }
 
+void sim_disk_error(sim *s)
+{
+    sim_disk_fail_write(s->disk, 1 + sim_below(s, 20), sim_percent(s, 50) ? EIO : ENOSPC);
+    s->seen[SIM_disk_errors]++;
+}
+
 void sim_store_work(sim *s)
 {
     kvp_spill_answer answers[SIM_REQUESTS];
     uint32_t n = 0;
-    if (sim_percent(s, 1)) {
-        sim_disk_fail_write(s->disk, 1 + sim_below(s, 20), sim_percent(s, 50) ? EIO : ENOSPC);
-        s->seen[SIM_disk_errors]++;
-    }
     (void)sim_ok(s, "kvp_store_work", kvp_store_work(s->store, NULL));
     (void)sim_ok(s, "kvp_spill_work", kvp_spill_work(s->spill, s->now, answers, SIM_REQUESTS, &n));
     for (uint32_t i = 0; i < n; i++)
@@ -158,12 +160,14 @@ void sim_spill_reports(sim *s)
     }
 }
 
-/* In between steps run, which make room and report plans. */
+/* In between steps run, which make room and report plans. The deadline is over after 1,000 rounds;
+ * what the disk has begun, a slow one ends later. */
 void sim_flush_store(sim *s)
 {
+    enum { ROUNDS = 4000 };
     const uint64_t deadline = s->now + 1000000000;
     kvp_status status = KVP_E_AGAIN;
-    for (int i = 0; i < 1000 && status == KVP_E_AGAIN && !s->verdict.is_bad; i++) {
+    for (int i = 0; i < ROUNDS && status == KVP_E_AGAIN && !s->verdict.is_bad; i++) {
         status = kvp_spill_flush(s->spill, s->now, deadline);
         sim_store_work(s);
         sim_advance(s);
@@ -173,7 +177,7 @@ void sim_flush_store(sim *s)
     if (status != KVP_OK && status != KVP_E_STATE && status != KVP_E_IO)
         verdict_bad(&s->verdict, "kvp_spill_flush does not end: %s", kvp_status_name(status));
     status = KVP_E_AGAIN;
-    for (int i = 0; i < 1000 && status == KVP_E_AGAIN && !s->verdict.is_bad; i++) {
+    for (int i = 0; i < ROUNDS && status == KVP_E_AGAIN && !s->verdict.is_bad; i++) {
         status = kvp_spill_stop(s->spill, s->now);
         sim_store_work(s);
         sim_advance(s);

@@ -1,6 +1,8 @@
 /* Configurations: each of the simulation's features is drawn here, with its needs. See sim.h. */
 #include "sim.h"
 
+#include <string.h>
+
 /* Blocks of several sizes, one half, one and two times S; of the first group also as many more
  * tokens as one of its entries has. */
 static void draw_sizes(sim *s)
@@ -52,6 +54,7 @@ static void draw_cache(sim *s)
     c->max_seq_tokens = SIM_TEXT;
     c->max_namespaces = SIM_SPACES;
     c->max_events = sim_percent(s, 50) ? 1024 : 48;
+    c->max_unit_keys = 1;
     c->max_loads = 1 + sim_below(s, 8);
     c->max_copies = 256;
     c->commit_policy = sim_percent(s, 30) ? KVP_KEEP : KVP_ADOPT;
@@ -62,6 +65,7 @@ static void draw_cache(sim *s)
     } else if (c->commit_policy == KVP_ADOPT && c->n_groups == 1) {
         c->policy = sim_percent(s, 50) ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
     }
+    c->quotas = c->policy == KVP_POLICY_LRU && sim_percent(s, 40);
 }
 
 static void draw_sched(sim *s)
@@ -72,9 +76,10 @@ static void draw_sched(sim *s)
     c->max_samples = SIM_IDS;
     c->max_running = 1 + SIM_SAMPLES + sim_below(s, SIM_RUNNING - SIM_SAMPLES);
     c->step_tokens = c->max_running + sim_below(s, 60);
-    c->draft_tokens = sim_percent(s, 60) ? 0 : 1 + sim_below(s, SIM_DRAFTS);
+    c->draft_tokens =
+        sim_percent(s, s->config.state_slots > 0 ? 40 : 60) ? 0 : 1 + sim_below(s, SIM_DRAFTS);
     c->step_tokens += c->max_running * c->draft_tokens;
-    c->state_rings = c->draft_tokens > 0 && s->config.state_slots > 0 && sim_percent(s, 60);
+    c->state_rings = c->draft_tokens > 0 && s->config.state_slots > 0 && sim_percent(s, 80);
     c->max_loading = SIM_REQUESTS;
     c->preempt = sim_below(s, 3);
     c->wait_for_prefix = sim_below(s, 2);
@@ -83,17 +88,51 @@ static void draw_sched(sim *s)
     c->arena_tokens = 4096;
 }
 
+/* On a tier, or of slots of state. */
+void sim_other_quota(sim *s, uint32_t space)
+{
+    const uint32_t tier = s->config.state_slots > 0 && sim_percent(s, 30) ? KVP_STATE_SLOTS
+                          : sim_percent(s, 50)                            ? KVP_HOST
+                                                                          : KVP_DEVICE;
+    const uint32_t quota = sim_percent(s, 20) ? KVP_NO_QUOTA : sim_below(s, s->config.n_blocks);
+    if (s->config.quotas > 0) {
+        (void)sim_ok(s, "kvp_ns_quota", kvp_ns_quota(s->cache, s->spaces[space], tier, quota));
+    }
+}
+
+static void leave_out(sim *s)
+{
+    kvp_config *c = &s->config;
+    if (!sim_has(s, SIM_OF_groups)) {
+        c->n_groups = 1;
+        c->retain_tokens = 0;
+        memset(c->groups, 0, sizeof c->groups);
+        s->entry = 1;
+    }
+    if (!sim_has(s, SIM_OF_states)) {
+        c->state_slots = c->host_state_slots = s->sched_config.state_rings = 0;
+    }
+    if (!sim_has(s, SIM_OF_drafts)) {
+        s->sched_config.draft_tokens = s->sched_config.state_rings = 0;
+    }
+    c->quotas = sim_has(s, SIM_OF_quotas) ? c->quotas : 0;
+    s->slow_rate = sim_has(s, SIM_OF_slow_disk) ? s->slow_rate : 0;
+}
+
 void sim_draw(sim *s)
 {
     draw_cache(s);
     draw_sched(s);
+    s->store_bytes = (uint64_t)(8 + sim_below(s, 200)) * 8448;
+    s->slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 80);
+    leave_out(s);
     s->record_blocks = 1u << sim_below(s, 3);
     for (uint32_t g = 0; g < s->config.n_groups; g++) /* a record is whole blocks of each */
         while (s->record_blocks * s->config.block_tokens < s->config.groups[g].block_tokens)
             s->record_blocks *= 2;
-    s->store_bytes = (uint64_t)(8 + sim_below(s, 200)) * 8448;
-    s->slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 80);
-    for (uint32_t d = 0; d < SIM_DOCUMENTS; d++)
-        for (uint32_t i = 0; i < SIM_PROMPT; i++)
+        }
+    }
+    for (uint32_t d = 0; d < SIM_DOCUMENTS; d++) {
+        for (uint32_t i = 0; i < SIM_PROMPT; i++) {
             s->documents[d][i] = i < 12 * (d % 3) ? (int32_t)(i % 3) : (int32_t)sim_below(s, 3);
 }

@@ -82,8 +82,8 @@ bool sim_link_begin(sim *s, sim_link *link, kvp_link *out_ends)
         sim_end *end = &link->ends[i];
         *end = (sim_end){.sim = s,
                          .inner = inner[i],
-                         .slow_rate = slow_rate,
-                         .lie_rate = lie_rate,
+                         .slow_rate = sim_has(s, SIM_OF_slow_links) ? slow_rate : 0,
+                         .lie_rate = sim_has(s, SIM_OF_lies) ? lie_rate : 0,
                          .has_lied = &link->has_lied};
         out_ends[i] = (kvp_link){.struct_size = sizeof *out_ends,
                                  .max_message = MESSAGE_BYTES,

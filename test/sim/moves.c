@@ -55,12 +55,13 @@ static bool take_item(sim *s, const sim_side *side, const sim_move *move, kvp_ra
                       sim_item *item)
 {
     const kvp_seq seq = move->seqs[side == side_of(s, move, true)];
-    memset(item, 0, offsetof(sim_item, text));
+    memset(item, 0, sizeof *item);
     item->seq = seq;
     item->tag = move->tag;
     item->range = range;
     item->salt = move->salt;
     memcpy(item->text, move->text, sizeof item->text);
+    sim_mix_key(&move->key, item->text);
     for (uint32_t g = 0; g < side->memory->n_groups; g++) {
         const int32_t *row;
         uint32_t n;
@@ -97,11 +98,8 @@ static bool is_no_room(kvp_status status)
 static bool open_on(sim *s, sim_move *move, bool is_receiver)
 {
     const sim_side *side = side_of(s, move, is_receiver);
-    const kvp_prompt prompt = {.struct_size = sizeof prompt,
-                               .tokens = move->text,
-                               .n_tokens = move->n,
-                               .flags = is_receiver ? KVP_OPEN_RECEIVE : 0,
-                               .tag = move->tag};
+    kvp_prompt prompt = sim_prompt(move->text, move->n, &move->key, move->tag);
+    prompt.flags = is_receiver ? KVP_OPEN_RECEIVE : 0;
     const kvp_status status = kvp_seq_open(side->cache, side->spaces[move->space], &prompt,
                                            &move->seqs[is_receiver], NULL);
     if (is_no_room(status) || !sim_ok(s, "kvp_seq_open", status))
@@ -126,6 +124,7 @@ static bool borrow(sim *s, sim_move *move)
     move->seqs[0] = sample.seq;
     move->n = info.n_tokens < r->n[0] ? info.n_tokens : r->n[0];
     memcpy(move->text, r->text[0], sizeof move->text);
+    move->key = r->key;
     return true;
 }
 
@@ -143,6 +142,7 @@ static void draw_move(sim *s, sim_move *move)
         if (sim_percent(s, 50) && move->n >= s->config.unit_tokens)
             move->n -= move->n % s->config.unit_tokens;
         memcpy(move->text, document, SIM_PROMPT * sizeof *document);
+        sim_draw_key(s, move->n, &move->key);
     }
 }
 
@@ -255,7 +255,9 @@ void sim_moves_again(sim *s, const sim_item *item)
         if (move->tag == item->tag && s->states.n > 0) {
             drop(s, move);
         } else if (move->tag == item->tag) {
-            move->n_ordered = item->range.begin;
+            if (item->range.begin < move->n_ordered) { /* an earlier one may have failed first */
+                move->n_ordered = item->range.begin;
+            }
             s->seen[SIM_chunks_failed]++;
         }
     }
@@ -495,9 +497,7 @@ static void insist(sim *s, sim_move *move)
 void sim_moves(sim *s)
 {
     sim_move *move = &s->moves[sim_below(s, SIM_MOVES)];
-    if (sim_percent(s, 1)) {
-        sim_peer_dies(s);
-    } else if (move->tag == 0) {
+    if (move->tag == 0) {
         begin(s, move);
     } else if (s->n_calls - move->begun > PATIENCE) {
         insist(s, move);

@@ -131,6 +131,7 @@ static kvp_config config_of_peer(sim *s)
     config.max_seqs = 2 * SIM_MOVES;
     config.max_seq_tokens = SIM_TEXT;
     config.max_namespaces = SIM_SPACES;
+    config.max_unit_keys = s->config.max_unit_keys;
     config.state_slots = s->config.state_slots > 0 ? 1 + 4 * SIM_MOVES : 0;
     return config;
 }

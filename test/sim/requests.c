@@ -22,6 +22,36 @@ static sim_request *pick(sim *s, bool is_here)
     return NULL;
 }
 
+/* One of two images, or none: type 0. */
+void sim_draw_key(sim *s, uint32_t n_tokens, kvp_key *out_key)
+{
+    static const uint8_t images[] = {1, 2};
+    const uint32_t begin = 4 * sim_below(s, SIM_PROMPT / 4), which = sim_below(s, 5);
+    *out_key = (kvp_key){.begin = begin, .end = begin + SIM_KEY, .n_bytes = 1};
+    if (sim_has(s, SIM_OF_keys) && which < sizeof images && begin + SIM_KEY <= n_tokens) {
+        out_key->type = 7;
+        out_key->bytes = &images[which];
+    }
+}
+
+/* The KV of its tokens, and of all that follow, depends on it. */
+void sim_mix_key(const kvp_key *key, int32_t *text)
+{
+    for (uint32_t i = key->begin; i < key->end && key->type > 0; i++) {
+        text[i] += 100 * *(const uint8_t *)key->bytes;
+    }
+}
+
+kvp_prompt sim_prompt(const int32_t *tokens, uint32_t n, const kvp_key *key, uint64_t tag)
+{
+    return (kvp_prompt){.struct_size = sizeof(kvp_prompt),
+                        .tokens = tokens,
+                        .n_tokens = n,
+                        .keys = key,
+                        .n_keys = key->type > 0,
+                        .tag = tag};
+}
+
 static void draw_request(sim *s, sim_request *r)
 {
     const int32_t *document = s->documents[sim_below(s, SIM_DOCUMENTS)];
@@ -29,11 +59,14 @@ static void draw_request(sim *s, sim_request *r)
     r->space = sim_below(s, SIM_SPACES);
     r->prompt = 1 + sim_below(s, SIM_PROMPT);
     r->n_samples = sim_percent(s, 75) ? 1 : 1 + sim_below(s, SIM_SAMPLES);
+    r->n_samples = sim_has(s, SIM_OF_samples) ? r->n_samples : 1;
     r->max_new = 1 + sim_below(s, SIM_NEW);
     r->tag = ++s->n_tags;
     const uint32_t same = sim_percent(s, 70) ? r->prompt : sim_below(s, r->prompt);
     for (uint32_t i = 0; i < r->prompt; i++)
         r->text[0][i] = i < same ? document[i] : (int32_t)sim_below(s, 3);
+    }
+    sim_draw_key(s, r->prompt, &r->key);
     for (uint32_t k = 0; k < r->n_samples; k++) {
         memcpy(r->text[k], r->text[0], sizeof r->text[0]);
         r->n[k] = r->prompt;
@@ -57,8 +90,7 @@ void sim_submit(sim *s)
     if (r == NULL)
         return;
     draw_request(s, r);
-    const kvp_prompt prompt = {
-        .struct_size = sizeof prompt, .tokens = r->text[0], .n_tokens = r->prompt, .tag = r->tag};
+    const kvp_prompt prompt = sim_prompt(r->text[0], r->prompt, &r->key, r->tag);
     const kvp_submission submission = {.struct_size = sizeof submission,
                                        .prompt = &prompt,
                                        .ns = s->spaces[r->space],
@@ -153,11 +185,13 @@ static void note_ended(sim *s, const kvp_ended *ended, uint32_t n)
     }
 }
 
-static void note_hit(sim *s, uint32_t n_tokens)
+static void note_hit(sim *s, const sim_request *r, uint32_t n_tokens)
 {
     const uint32_t last = s->config.n_groups - 1;
     if (n_tokens > 0) {
         s->seen[SIM_hits]++;
+        s->seen[SIM_keys_hit] += r->key.type > 0 && n_tokens >= r->key.end;
+        s->seen[SIM_quotas_hit] += s->config.quotas;
         s->seen[SIM_states_hit] += s->states.n > 0;
         s->seen[SIM_retained] += s->config.retain_tokens > 0;
         s->seen[SIM_entries_hit] += s->entry > 1;
@@ -176,7 +210,8 @@ static void note_admitted(sim *s)
         if (r == NULL || kvp_request_sample(s->sched, r->handle, 0, &sample) != KVP_OK ||
             sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK)
             continue;
-        note_hit(s, info.cached_tokens);
+        }
+        note_hit(s, r, info.cached_tokens);
         (void)sim_ok(s, "kvp_spill_hit",
                      kvp_spill_hit(s->spill, sample.seq, info.cached_tokens, s->now));
     }

@@ -1,34 +1,10 @@
-/* Lives of a process, one after the other; see sim.h.
- *
- *   kvp_sim [--seed N] [--calls N] [--seconds N] [--config I] [--start-at N] [--verbose]
- *
- * A run consists of configurations of 3,000 calls. One of 60,000 calls or more also fails if a
- * situation never happened. With --start-at the counters of each life begin near N. Exit status: 0
- * nothing wrong; 1 something, and the command that does it again: with fewer calls it can be cut
- * down; 2 usage. */
+/* Lives of a process, one after the other, and which call comes next. See sim.h. */
 #include "sim.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "../store/sim_disk.h"
 #include "start_sched.h"
-
-enum { CALLS_A_CONFIG = 3000, CALLS_OF_ALL = 60000 /* after which everything has happened */ };
-
-typedef struct run_options {
-    uint64_t seed, calls, seconds, config, start;
-    bool is_one, is_verbose;
-} run_options;
-
-static const char *const names[] = {
-#define NAME(name) #name,
-    SIM_SITUATIONS(NAME)
-#undef NAME
-};
 
 bool sim_ok(sim *s, const char *call, kvp_status status)
 {
@@ -55,6 +31,8 @@ static void begin_life(sim *s)
     sim_load(s);
     for (uint32_t i = 0; i < SIM_SPACES; i++)
         (void)sim_ok(s, "kvp_ns_open", kvp_ns_open(s->cache, spaces[i], 1, &s->spaces[i]));
+        sim_other_quota(s, i);
+    }
     (void)sim_ok(s, "kvp_sched_create",
                  kvp_sched_create(&s->sched_config, s->cache, NULL, 0, &s->sched));
     start_sched(s->sched);
@@ -92,27 +70,41 @@ static void end_life(sim *s, bool is_last)
     memset(&s->cache, 0, sizeof *s - offsetof(sim, cache));
 }
 
-/* A stop, a kill, a loss of power: which, chance decides. */
-static void next_life(sim *s)
+static void next_life(sim *s, uint32_t how)
 {
-    const uint32_t how = sim_below(s, 3);
-    if (how == 0) {
-        sim_moves_drop(s, SIM_SPACES);
-        sim_flush_store(s);
-        sim_save(s);
-    } else {
-        sim_disk_stop_after(s->disk, 0); /* nothing that a killed process would not do */
-    }
     end_life(s, false);
-    if (how == 2)
+    if (how == SIM_power_losses) {
         sim_disk_power_off(s->disk);
     else
         sim_disk_kill(s->disk);
     sim_disk_fail_write(s->disk, UINT64_MAX, 0); /* what was to fail is over, too */
-    s->seen[how == 0 ? SIM_stops : how == 1 ? SIM_kills : SIM_power_losses]++;
-    if (!s->verdict.is_bad)
+    s->seen[how]++;
+    if (!s->verdict.is_bad) {
         begin_life(s);
 }
+
+static void stop(sim *s)
+{
+    sim_moves_drop(s, SIM_SPACES);
+    sim_flush_store(s);
+    sim_save(s);
+    next_life(s, SIM_stops);
+}
+
+/* Nothing is done that a killed process would not do. */
+static void die(sim *s)
+{
+    sim_disk_stop_after(s->disk, 0);
+    next_life(s, SIM_kills);
+}
+
+static void lose_power(sim *s)
+{
+    sim_disk_stop_after(s->disk, 0);
+    next_life(s, SIM_power_losses);
+}
+
+/* --------------------------------------------------------------------------------------- calls */
 
 static void audit(sim *s)
 {
@@ -125,65 +117,90 @@ static void audit(sim *s)
 static void flush_space(sim *s)
 {
     const uint32_t space = sim_below(s, SIM_SPACES);
-    if (s->work == NULL && sim_percent(s, 30)) {
-        sim_abort_all(s, space);
-        sim_moves_drop(s, space);
-        sim_new_weights(s, space);
-        return;
-    }
     (void)sim_ok(s, "kvp_ns_flush", kvp_ns_flush(s->cache, s->spaces[space]));
     s->seen[SIM_flushes]++;
 }
 
-static void one_call(sim *s)
+static void change_weights(sim *s)
 {
-    const uint32_t what = sim_below(s, 1000);
-    s->now += sim_below(s, 2000000);
-    if (what < 180)
-        sim_submit(s);
-    else if (what < 520)
-        sim_advance(s);
-    else if (what < 600)
-        sim_device(s);
-    else if (what < 720)
-        sim_store_work(s);
-    else if (what < 780)
-        sim_read(s);
-    else if (what < 900)
-        sim_moves(s);
-    else if (what < 910)
-        sim_tick(s);
-    else if (what < 950)
-        sim_compare(s);
-    else if (what < 970)
-        sim_abort(s);
-    else if (what < 980)
-        sim_fail(s);
-    else if (what < 985)
-        flush_space(s);
-    else if (what < 992)
-        sim_save(s);
-    else if (what < 996)
-        audit(s);
-    else
-        next_life(s);
+    const uint32_t space = sim_below(s, SIM_SPACES);
+    if (s->work == NULL) {
+        sim_abort_all(s, space);
+        sim_moves_drop(s, space);
+        sim_new_weights(s, space);
+    }
 }
 
-/* ----------------------------------------------------------------------------------------- runs */
+enum { OF_CALLS = 3000 };
 
-static bool run_config(const run_options *o, uint64_t index, uint64_t calls, uint64_t *seen)
+/* Nothing happens for up to 40 days. */
+static void pause_all(sim *s)
+{
+    s->now += (uint64_t)sim_below(s, 40 * 86400) * 1000000000;
+}
+
+static void change_quota(sim *s)
+{
+    sim_other_quota(s, sim_below(s, SIM_SPACES));
+}
+
+/* How many of so many calls are of a kind, and who makes them. */
+static const struct {
+    uint32_t rate;
+    void (*make)(sim *s);
+} kinds[SIM_KINDS_N] = {[SIM_OF_submissions] = {540, sim_submit},
+                        [SIM_OF_steps] = {1012, sim_advance},
+                        [SIM_OF_device] = {240, sim_device},
+                        [SIM_OF_store] = {356, sim_store_work},
+                        [SIM_OF_disk_errors] = {4, sim_disk_error},
+                        [SIM_OF_reads] = {180, sim_read},
+                        [SIM_OF_moves] = {356, sim_moves},
+                        [SIM_OF_peer_deaths] = {4, sim_peer_dies},
+                        [SIM_OF_ticks] = {30, sim_tick},
+                        [SIM_OF_comparisons] = {120, sim_compare},
+                        [SIM_OF_aborts] = {60, sim_abort},
+                        [SIM_OF_failures] = {30, sim_fail},
+                        [SIM_OF_flushes] = {13, flush_space},
+                        [SIM_OF_weights] = {4, change_weights},
+                        [SIM_OF_other_quotas] = {6, change_quota},
+                        [SIM_OF_snapshots] = {21, sim_save},
+                        [SIM_OF_audits] = {10, audit},
+                        [SIM_OF_pauses] = {2, pause_all},
+                        [SIM_OF_stops] = {4, stop},
+                        [SIM_OF_kills] = {4, die},
+                        [SIM_OF_power] = {4, lose_power}};
+
+/* A call draws from numbers of its own: without it, the others draw what they did. */
+static void one_call(sim *s)
+{
+    uint64_t own =
+        s->run->seed * UINT64_C(0x2545f4914f6cdd1d) + s->run->config + (s->n_calls << 32);
+    uint32_t kind = 0;
+    s->random = random_next(&own);
+    s->now += sim_below(s, 2000000);
+    uint32_t at = sim_below(s, OF_CALLS);
+    while (at >= kinds[kind].rate) {
+        at -= kinds[kind++].rate;
+    }
+    if (sim_has(s, kind) && (s->n_calls > SIM_CALLS || !s->run->skips[s->n_calls])) {
+        kinds[kind].make(s);
+    }
+}
+
+void sim_run_config(const sim_run *run, sim_result *result)
 {
     static sim s;
     memset(&s, 0, sizeof s);
-    s.seed = o->seed + index;
-    s.random = o->seed * UINT64_C(0x2545f4914f6cdd1d) + index;
+    s.run = run;
+    s.seed = run->seed + run->config;
+    s.random = run->seed * UINT64_C(0x2545f4914f6cdd1d) + run->config;
     s.now = UINT64_C(1000000000000);
-    s.seen = seen;
+    s.seen = result->seen;
     s.disk = sim_disk_create(s.seed);
     sim_draw(&s);
     begin_life(&s);
-    while (s.n_calls < calls && !s.verdict.is_bad) {
-        s.n_calls++;
+    while (s.n_calls < run->calls && !s.verdict.is_bad) {
+        result->n_calls = ++s.n_calls;
         one_call(&s);
     }
     if (!s.verdict.is_bad) {
@@ -193,65 +210,5 @@ static bool run_config(const run_options *o, uint64_t index, uint64_t calls, uin
     end_life(&s, true);
     snap_drop(&s.saved);
     sim_disk_destroy(s.disk);
-    if (s.verdict.is_bad) {
-        printf("%s\nkvp_sim --seed %" PRIu64 " --config %" PRIu64 " --calls %" PRIu64
-               " --start-at %" PRIu64 "\n",
-               s.verdict.why, o->seed, index, s.n_calls, o->start);
-    }
-    return !s.verdict.is_bad;
-}
-
-static int tell(const uint64_t *seen, uint64_t calls, bool is_verbose)
-{
-    int n_missing = 0;
-    for (int i = 0; i < SIM_SITUATIONS_N; i++) {
-        if (is_verbose)
-            printf("%12" PRIu64 "  %s\n", seen[i], names[i]);
-        if (seen[i] == 0 && calls >= CALLS_OF_ALL) {
-            printf("never happened: %s\n", names[i]);
-            n_missing++;
-        }
-    }
-    return n_missing > 0;
-}
-
-static bool parse(int argc, char **argv, run_options *o)
-{
-    for (int i = 1; i < argc; i++) {
-        uint64_t *value = strcmp(argv[i], "--seed") == 0       ? &o->seed
-                          : strcmp(argv[i], "--calls") == 0    ? &o->calls
-                          : strcmp(argv[i], "--seconds") == 0  ? &o->seconds
-                          : strcmp(argv[i], "--config") == 0   ? &o->config
-                          : strcmp(argv[i], "--start-at") == 0 ? &o->start
-                                                               : NULL;
-        if (strcmp(argv[i], "--verbose") == 0) {
-            o->is_verbose = true;
-        } else if (value == NULL || i + 1 == argc) {
-            return false;
-        } else {
-            o->is_one |= value == &o->config;
-            *value = strtoull(argv[++i], NULL, 0);
-        }
-    }
-    return true;
-}
-
-int main(int argc, char **argv)
-{
-    run_options o = {.seed = 1, .calls = CALLS_OF_ALL};
-    uint64_t seen[SIM_SITUATIONS_N] = {0}, n = 0;
-    if (!parse(argc, argv, &o) || !start_at(o.start)) {
-        fprintf(stderr, "usage: kvp_sim [--seed N] [--calls N] [--seconds N] [--config I] "
-                        "[--start-at N] [--verbose]\n");
-        return 2;
-    }
-    if (o.is_one)
-        return !run_config(&o, o.config, o.calls, seen);
-    const time_t begin = time(NULL);
-    for (uint64_t i = 0; o.seconds > 0 ? (uint64_t)(time(NULL) - begin) < o.seconds : n < o.calls;
-         i++, n += CALLS_A_CONFIG)
-        if (!run_config(&o, i, CALLS_A_CONFIG, seen))
-            return 1;
-    printf("%" PRIu64 " calls of seed %" PRIu64 "\n", n, o.seed);
-    return tell(seen, n, o.is_verbose);
+    result->verdict = s.verdict;
 }

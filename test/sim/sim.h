@@ -43,10 +43,12 @@ enum {
     SIM_SPACES = 2,
     SIM_GROUPS = 3,
     SIM_DRAFTS = 4,
+    SIM_KEY = 3, /* tokens of an extra key, of one of two contents */
     SIM_MOVES = 3,
     SIM_STEPS = 4, /* that are out */
     SIM_ROW = SIM_TEXT / 2,
     SIM_MIRRORS = 2,
+    SIM_CALLS = 3000,   /* of a configuration */
     SIM_BYTES = 1 << 16 /* of a message */
 };
 
@@ -76,6 +78,8 @@ enum {
     X(drafts_of_samples)                                                                           \
     X(rings)                                                                                       \
     X(retained)                                                                                    \
+    X(keys_hit)                                                                                    \
+    X(quotas_hit)                                                                                  \
     X(sizes_hit)                                                                                   \
     X(entries_hit)                                                                                 \
     X(moved_here)                                                                                  \
@@ -94,12 +98,58 @@ enum {
     X(peer_deaths)                                                                                 \
     X(stops) X(kills) X(power_losses) X(disk_errors) X(flushes) X(new_weights) X(aborted) X(ended)
 
+/* What a run can be made without: kinds of calls, then what a configuration has, or a link does. */
+#define SIM_KINDS(X)                                                                               \
+    X(submissions)                                                                                 \
+    X(steps)                                                                                       \
+    X(device)                                                                                      \
+    X(store)                                                                                       \
+    X(disk_errors)                                                                                 \
+    X(reads)                                                                                       \
+    X(moves)                                                                                       \
+    X(peer_deaths)                                                                                 \
+    X(ticks)                                                                                       \
+    X(comparisons)                                                                                 \
+    X(aborts)                                                                                      \
+    X(failures)                                                                                    \
+    X(flushes)                                                                                     \
+    X(weights)                                                                                     \
+    X(other_quotas)                                                                                \
+    X(snapshots)                                                                                   \
+    X(audits)                                                                                      \
+    X(pauses)                                                                                      \
+    X(stops)                                                                                       \
+    X(kills)                                                                                       \
+    X(power)                                                                                       \
+    X(lies) X(slow_links) X(slow_disk) X(samples) X(drafts) X(groups) X(states) X(keys) X(quotas)
+
+enum {
+#define KIND(name) SIM_OF_##name,
+    SIM_KINDS(KIND)
+#undef KIND
+        SIM_KINDS_N
+};
+
 enum {
 #define SITUATION(name) SIM_##name,
     SIM_SITUATIONS(SITUATION)
 #undef SITUATION
         SIM_SITUATIONS_N
 };
+
+/* What is run: calls of one configuration. */
+typedef struct sim_run {
+    uint64_t seed, config, calls, start;
+    uint32_t without;          /* bits of kinds */
+    bool is_planted;           /* a copy from the host is not run: shrink.c tests itself */
+    bool skips[SIM_CALLS + 1]; /* calls that are not made; the first is 1 */
+} sim_run;
+
+typedef struct sim_result {
+    verdict verdict;
+    uint64_t n_calls; /* that were begun */
+    uint64_t seen[SIM_SITUATIONS_N];
+} sim_result;
 
 /* A sequence's part of a pass, with all that it reads and writes as it was when the step was made:
  * what becomes of the sequence meanwhile, the pass does not know. */
@@ -138,6 +188,7 @@ typedef struct sim_request {
     uint64_t tag;
     kvp_request handle;
     uint32_t space, prompt, n_samples, max_new;
+    kvp_key key; /* type 0: none */
     int32_t text[SIM_SAMPLES][SIM_TEXT];
     uint32_t n[SIM_SAMPLES];
     bool has_ended[SIM_SAMPLES];
@@ -199,6 +250,7 @@ typedef struct sim_move {
     bool is_excused;
     bool tells_ready;             /* else what is computed is sent */
     uint32_t space, n, n_ordered; /* tokens; those that were ordered to be computed */
+    kvp_key key;                  /* type 0: none */
     uint64_t salt, begun;
     kvp_seq seqs[2]; /* of the sender, of the receiver; 0: closed */
     uint64_t ids[2]; /* of their transfers; 0: closed */
@@ -214,9 +266,9 @@ typedef struct sim_peer {
 } sim_peer;
 
 typedef struct sim {
+    const sim_run *run;
     uint64_t seed, random, now, n_calls, n_tags, epoch;
     uint64_t *seen; /* [SIM_SITUATIONS_N] */
-    bool trace;
     verdict verdict;
     int32_t documents[SIM_DOCUMENTS][SIM_PROMPT];
     kvp_config config;
@@ -262,10 +314,30 @@ static inline uint32_t sim_below(sim *s, uint64_t n)
     return random_below(&s->random, n);
 }
 
+static inline bool sim_has(const sim *s, uint32_t kind)
+{
+    return (s->run->without >> kind & 1) == 0;
+}
+
+/* sim.c: one configuration, in this process. */
+void sim_run_config(const sim_run *run, sim_result *result);
+
+/* runs.c: a process of its own, which a defect may end; quiet, or it says why. */
+bool sim_try(const sim_run *run, sim_result *result, bool is_quiet);
+sim_result *sim_share_result(void);
+void sim_tell_run(const sim_run *run); /* the command that does it again */
+
+/* shrink.c */
+void sim_shrink(sim_run *run, const sim_result *failed);
+int sim_test_shrink(void);
+
 /* Whether the call went well; else that is the verdict. */
 bool sim_ok(sim *s, const char *call, kvp_status status);
 
 /* requests.c: what is asked, and steps. */
+kvp_prompt sim_prompt(const int32_t *tokens, uint32_t n, const kvp_key *key, uint64_t tag);
+void sim_draw_key(sim *s, uint32_t n_tokens, kvp_key *out_key);
+void sim_mix_key(const kvp_key *key, int32_t *text);
 void sim_submit(sim *s);
 void sim_abort(sim *s);
 void sim_abort_all(sim *s, uint32_t space);
@@ -298,6 +370,7 @@ void sim_tell(sim *s, sim_work *work); /* its message; then its items */
 
 /* draw.c: configurations. */
 void sim_draw(sim *s);
+void sim_other_quota(sim *s, uint32_t space);
 
 /* moves.c: KV that goes to the other engine, or comes from there. */
 void sim_moves(sim *s);
@@ -325,6 +398,7 @@ void sim_compare(sim *s); /* the reader's set and the cache's */
 /* disk.c: store, spill, snapshots. */
 void sim_store_begin(sim *s);
 void sim_store_work(sim *s);
+void sim_disk_error(sim *s);    /* a write will fail */
 void sim_spill_reports(sim *s); /* before a step is finished, and after: what is sealed */
 void sim_flush_store(sim *s);   /* write what can be, and stop */
 void sim_new_weights(sim *s, uint32_t space); /* of which no request is here */

@@ -13,6 +13,7 @@ if(KVP_SANITIZE OR KVP_COVERAGE)
   set(calls --calls 15000)
 endif()
 kvp_add_test(NAME sim COMMAND kvp_sim ${calls} LABELS model)
+kvp_add_test(NAME sim_self COMMAND kvp_sim --self-test LABELS model)
 foreach(start ${late_starts})
   kvp_add_test(NAME sim_start_${start}
                COMMAND kvp_sim --seed 7 --calls 9000 --start-at ${start} LABELS model)

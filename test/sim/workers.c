@@ -188,6 +188,7 @@ static void take_item(sim *s, const kvp_step_seq *part, uint32_t n_drafts, sim_i
     item->range = (kvp_range){part->begin, part->begin + part->n_tokens};
     item->salt = sim_salt(r->space, s->weights[r->space]);
     memcpy(item->text, r->text[part->sample], sizeof item->text);
+    sim_mix_key(&r->key, item->text);
     if (kvp_wire_mirror_seq(s->workers.mirrors[0], id, &seq) != KVP_OK ||
         seq.step_tokens != part->n_tokens || seq.n_tokens < item->range.end) {
         verdict_bad(&s->verdict, "a worker does not know what it has to compute");

@@ -218,6 +218,23 @@ TEST(test_the_coldest_leaf_goes_first)
     kvpi_index_close(&index);
 }
 
+/* A touch moves an entry once in an epoch: the second one costs no more than a look. */
+TEST(test_a_second_touch_moves_nothing)
+{
+    struct kvpi_index index;
+    assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+    kvpi_index_free(&index, SLOTS);
+    const uint32_t a = add_ready(&index, 0, KVPI_INDEX_NONE);
+    const uint32_t b = add_ready(&index, 1, KVPI_INDEX_NONE);
+    next_epoch(&index);
+    kvpi_index_touch(&index, b);
+    kvpi_index_touch(&index, a);
+    kvpi_index_touch(&index, b);
+    expect_victim(&index, b);
+    expect_victim(&index, a);
+    kvpi_index_close(&index);
+}
+
 TEST(test_a_slot_is_retired_before_its_generation_wraps)
 {
     struct kvpi_index index;

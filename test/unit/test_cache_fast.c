@@ -55,6 +55,18 @@ static kvp_seq open_usual(world *w)
     return open_done(w, ints(0), WHOLE); /* jumps lead along it */
 }
 
+/* Blocks of 16 tokens have a loop of their own. */
+TEST(test_usual_units_are_found_in_a_row)
+{
+    world w;
+    const kvp_seq seq = open_usual(&w);
+    memset(&kvpi_fast, 0, sizeof(kvpi_fast));
+    close_seq(&w, open_done(&w, ints(0), WHOLE));
+    assert_int_equal(kvpi_fast.in_a_row, WHOLE / 16 - NAMED);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 static uint32_t hits_of(world *w, const kvp_prompt *prompt)
 {
     kvp_open_info info;

@@ -130,14 +130,27 @@ TEST(test_refused)
     refuse(BYTES("\x92\x01\x91\x81" MEDIUM "\x90"), "medium is an array, expected text");
 }
 
-TEST(test_an_event_of_too_many_blocks)
+/* Blocks, each of whose hashes is 0; tokens of a block. */
+TEST(test_an_event_at_its_bounds)
 {
     static uint8_t bytes[200 + (1 << 20)];
-    static const char head[] =
-        "\x92\x01\x91\x83" SIZE "\x10" TYPE STORED HASHES "\xdd\x00\x10\x00\x01";
-    memcpy(bytes, head, sizeof head - 1);
-    refuse(bytes, sizeof head - 1 + (1 << 20) + 1,
+    static const char blocks[] =
+        "\x92\x01\x91\x83" SIZE "\x10" TYPE STORED HASHES "\xdd\x00\x10\x00";
+    kvpi_batch batch = {0};
+    memcpy(bytes, blocks, sizeof blocks - 1);
+    kvpi_event event = read_one(&batch, bytes, sizeof blocks + (1 << 20));
+    assert_int_equal(event.n_hashes, 1 << 20);
+    bytes[sizeof blocks - 1] = 1;
+    refuse(bytes, sizeof blocks + (1 << 20) + 1,
            "BlockStored of 1048577 blocks, expected 1048576 at most");
+#define OF_SIZE(size) BATCH("\x83" SIZE size TYPE STORED HASHES "\x91\x07")
+    event = read_one(&batch, BYTES(OF_SIZE("\x01")));
+    assert_int_equal(event.block_tokens, 1);
+    event = read_one(&batch, BYTES(OF_SIZE("\xce\x7f\xff\xff\xff")));
+    assert_int_equal(event.block_tokens, INT32_MAX);
+    refuse(BYTES(OF_SIZE("\x00")), "BlockStored of 1 blocks of 0 tokens");
+    refuse(BYTES(OF_SIZE("\xce\x80\x00\x00\x00")), "BlockStored of 1 blocks of 2147483648 tokens");
+    kvpi_batch_free(&batch);
 }
 
 TEST_MAIN(NULL, NULL)

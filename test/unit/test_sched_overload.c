@@ -4,6 +4,7 @@
 #include "sched_world.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "oplog/replay.h"
 
@@ -127,6 +128,47 @@ TEST(test_one_walk_an_admission)
     kvp_sched_destroy(s.sched);
     kvp_cache_destroy(s.w.cache);
     free(log.bytes);
+}
+
+/* Prompts of 28 equal tokens and four others. */
+static kvp_request submit_behind(sched_world *s, int32_t others, uint32_t new_tokens)
+{
+    int32_t tokens[32];
+    memcpy(tokens, ints(1), sizeof(tokens));
+    memcpy(tokens + 28, ints(others), 4 * sizeof(*tokens));
+    const kvp_prompt prompt = prompt_of(tokens, 32);
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .prompt = &prompt,
+                                       .ns = s->w.ns,
+                                       .n_samples = 1,
+                                       .max_new_tokens = new_tokens};
+    return submit_with(s, &submission);
+}
+
+/* A hit of 28 tokens ends inside a block of 32, whose copy needs room. Without it nothing is hit,
+ * for the other group's blocks alone are none: so two blocks that become available are worth eight
+ * to a request that waits. */
+TEST(test_room_for_a_source_brings_the_hit_back)
+{
+    kvp_config cache_config = config_of(4, 4, 14);
+    cache_config.n_groups = 2;
+    cache_config.groups[1].block_tokens = 32;
+    const kvp_sched_config config = sched_config_of(8, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    (void)submit(&s, 1, 28, 1); /* leaves 7 blocks and 1 */
+    (void)run_step(&s);
+    (void)submit_behind(&s, 500, 8); /* shares the 7, and has a copy of the 1 */
+    const kvp_request small = submit(&s, 700, 3, 40);
+    (void)run_step(&s);
+    const kvp_request last = submit_behind(&s, 600, 4);
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_int_equal(step.n_seqs, 2);
+    assert_ok(kvp_sched_abort(s.sched, small));
+    step = run_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.admitted[0].bits, last.bits);
+    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -388,6 +388,7 @@ static inline void follow_jumps(kvp_cache *cache, struct kvpi_match *match, cons
         kvpi_prefetch(ahead + 1);
         parent = index;
         KVPI_NOTE(by_jump, 1);
+        KVPI_NOTE(in_a_row, 1);
         if (u % AHEAD == 0) {
             see_blocks(cache, walk->blocks, u - AHEAD, match);
         }
