@@ -27,8 +27,9 @@ static void draw_groups(sim *s)
                                                 : c->unit_tokens * (1 + sim_below(s, 8));
     }
     s->entry = sim_percent(s, 70) ? 1 : 1u << sim_below(s, c->unit_tokens < 4 ? 2 : 3);
-    if (c->n_groups > 1 && sim_percent(s, 60))
+    if (c->n_groups > 1 && sim_percent(s, 60)) {
         draw_sizes(s);
+    }
 }
 
 static uint32_t smallest(const sim *s)
@@ -127,12 +128,14 @@ void sim_draw(sim *s)
     s->slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 80);
     leave_out(s);
     s->record_blocks = 1u << sim_below(s, 3);
-    for (uint32_t g = 0; g < s->config.n_groups; g++) /* a record is whole blocks of each */
-        while (s->record_blocks * s->config.block_tokens < s->config.groups[g].block_tokens)
+    for (uint32_t g = 0; g < s->config.n_groups; g++) { /* a record is whole blocks of each */
+        while (s->record_blocks * s->config.block_tokens < s->config.groups[g].block_tokens) {
             s->record_blocks *= 2;
         }
     }
     for (uint32_t d = 0; d < SIM_DOCUMENTS; d++) {
         for (uint32_t i = 0; i < SIM_PROMPT; i++) {
             s->documents[d][i] = i < 12 * (d % 3) ? (int32_t)(i % 3) : (int32_t)sim_below(s, 3);
+        }
+    }
 }

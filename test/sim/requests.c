@@ -5,9 +5,11 @@
 
 sim_request *sim_find(sim *s, kvp_request handle)
 {
-    for (uint32_t i = 0; i < SIM_REQUESTS; i++)
-        if (s->requests[i].is_here && s->requests[i].handle.bits == handle.bits)
+    for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
+        if (s->requests[i].is_here && s->requests[i].handle.bits == handle.bits) {
             return &s->requests[i];
+        }
+    }
     return NULL;
 }
 
@@ -16,8 +18,9 @@ static sim_request *pick(sim *s, bool is_here)
     const uint32_t first = sim_below(s, SIM_REQUESTS);
     for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
         sim_request *r = &s->requests[(first + i) % SIM_REQUESTS];
-        if (r->is_here == is_here)
+        if (r->is_here == is_here) {
             return r;
+        }
     }
     return NULL;
 }
@@ -63,7 +66,7 @@ static void draw_request(sim *s, sim_request *r)
     r->max_new = 1 + sim_below(s, SIM_NEW);
     r->tag = ++s->n_tags;
     const uint32_t same = sim_percent(s, 70) ? r->prompt : sim_below(s, r->prompt);
-    for (uint32_t i = 0; i < r->prompt; i++)
+    for (uint32_t i = 0; i < r->prompt; i++) {
         r->text[0][i] = i < same ? document[i] : (int32_t)sim_below(s, 3);
     }
     sim_draw_key(s, r->prompt, &r->key);
@@ -80,15 +83,17 @@ static void ask_store(sim *s, sim_request *r, const kvp_prompt *prompt)
     kvp_spill_answer answer = {0};
     const kvp_status status =
         kvp_spill_ask(s->spill, s->spaces[r->space], prompt, &request, s->now, &answer);
-    if (status != KVP_E_AGAIN && sim_ok(s, "kvp_spill_ask", status))
+    if (status != KVP_E_AGAIN && sim_ok(s, "kvp_spill_ask", status)) {
         r->waits = answer.outcome == KVP_SPILL_WAITS;
+    }
 }
 
 void sim_submit(sim *s)
 {
     sim_request *r = pick(s, false);
-    if (r == NULL)
+    if (r == NULL) {
         return;
+    }
     draw_request(s, r);
     const kvp_prompt prompt = sim_prompt(r->text[0], r->prompt, &r->key, r->tag);
     const kvp_submission submission = {.struct_size = sizeof submission,
@@ -98,8 +103,9 @@ void sim_submit(sim *s)
                                        .n_samples = r->n_samples,
                                        .max_new_tokens = r->max_new};
     const kvp_status status = kvp_sched_submit(s->sched, &submission, &r->handle, NULL);
-    if (status == KVP_E_NEVER || kvp_status_class(status) == KVP_CLASS_RETRY)
+    if (status == KVP_E_NEVER || kvp_status_class(status) == KVP_CLASS_RETRY) {
         return;
+    }
     r->is_here = sim_ok(s, "kvp_sched_submit", status);
     ask_store(s, r, &prompt);
     if (r->waits) {
@@ -111,8 +117,9 @@ void sim_submit(sim *s)
 
 static void let_go(sim *s, sim_request *r)
 {
-    if (r->waits)
+    if (r->waits) {
         (void)sim_ok(s, "kvp_spill_abort", kvp_spill_abort(s->spill, r->tag));
+    }
     r->is_here = r->waits = false;
 }
 
@@ -127,25 +134,30 @@ static void abort_one(sim *s, sim_request *r)
 void sim_abort(sim *s)
 {
     sim_request *r = pick(s, true);
-    if (r != NULL)
+    if (r != NULL) {
         abort_one(s, r);
+    }
 }
 
 void sim_abort_all(sim *s, uint32_t space)
 {
-    for (uint32_t i = 0; i < SIM_REQUESTS; i++)
-        if (s->requests[i].is_here && s->requests[i].space == space)
+    for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
+        if (s->requests[i].is_here && s->requests[i].space == space) {
             abort_one(s, &s->requests[i]);
+        }
+    }
 }
 
 void sim_answered(sim *s, const kvp_spill_answer *answer)
 {
     for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
         sim_request *r = &s->requests[i];
-        if (!r->is_here || !r->waits || r->tag != answer->tag)
+        if (!r->is_here || !r->waits || r->tag != answer->tag) {
             continue;
-        if (r->is_held)
+        }
+        if (r->is_held) {
             (void)sim_ok(s, "kvp_sched_release", kvp_sched_release(s->sched, r->handle));
+        }
         r->waits = r->is_held = false;
         return;
     }
@@ -176,8 +188,9 @@ static void note_ended(sim *s, const kvp_ended *ended, uint32_t n)
             verdict_bad(&s->verdict, "a request ended that is not here, or was refused");
             return;
         }
-        for (uint32_t k = 0; k < r->n_samples; k++)
+        for (uint32_t k = 0; k < r->n_samples; k++) {
             r->has_ended[k] |= ended[i].sample == k || ended[i].sample == KVP_ALL_SAMPLES;
+        }
         if (ended[i].is_last) {
             let_go(s, r);
             s->seen[SIM_ended]++;
@@ -208,7 +221,7 @@ static void note_admitted(sim *s)
         kvp_sample_info sample = {0};
         kvp_seq_info info;
         if (r == NULL || kvp_request_sample(s->sched, r->handle, 0, &sample) != KVP_OK ||
-            sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK)
+            sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK) {
             continue;
         }
         note_hit(s, r, info.cached_tokens);
@@ -219,8 +232,9 @@ static void note_admitted(sim *s)
 
 static void next_step(sim *s)
 {
-    if (!sim_ok(s, "kvp_sched_step", kvp_sched_step(s->sched, &s->step)))
+    if (!sim_ok(s, "kvp_sched_step", kvp_sched_step(s->sched, &s->step))) {
         return;
+    }
     sim_work *work = sim_work_begin(s);
     note_ended(s, s->step.ended, s->step.n_ended);
     note_admitted(s);
@@ -248,8 +262,9 @@ static uint32_t sample_all(sim *s, int32_t *tokens, uint32_t *counts, uint8_t *e
             const int32_t token =
                 k < n_accepted ? item->text[item->range.end + k] : (int32_t)sim_below(s, 3);
             tokens[n_tokens++] = token;
-            if (r != NULL && !r->has_ended[of[i].sample])
+            if (r != NULL && !r->has_ended[of[i].sample]) {
                 r->text[of[i].sample][r->n[of[i].sample]++] = token;
+            }
         }
         counts[i] = 1 + n_accepted;
         ended[i] = sim_percent(s, 4);
@@ -268,17 +283,19 @@ static void finish_step(sim *s)
     sim_spill_reports(s);
     if (sim_ok(s, "kvp_sched_finish_drafts",
                kvp_sched_finish_drafts(s->sched, n > 0 ? tokens : NULL,
-                                       s->step.n_drafts > 0 ? counts : NULL, ended, &end)))
+                                       s->step.n_drafts > 0 ? counts : NULL, ended, &end))) {
         note_ended(s, end.ended, end.n_ended);
+    }
     sim_spill_reports(s);
 }
 
 void sim_advance(sim *s)
 {
-    if (s->work != NULL)
+    if (s->work != NULL) {
         finish_step(s);
-    else
+    } else {
         next_step(s);
+    }
 }
 
 void sim_fail(sim *s)

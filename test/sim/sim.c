@@ -8,8 +8,9 @@
 
 bool sim_ok(sim *s, const char *call, kvp_status status)
 {
-    if (status != KVP_OK)
+    if (status != KVP_OK) {
         verdict_bad(&s->verdict, "%s: %s", call, kvp_status_name(status));
+    }
     return status == KVP_OK;
 }
 
@@ -22,14 +23,15 @@ static void begin_life(sim *s)
     if (!sim_ok(s, "kvp_cache_create", kvp_cache_create(&s->config, NULL, 0, &s->cache)) ||
         !sim_ok(s, "kvp_cache_config_get", kvp_cache_config_get(s->cache, &s->config)) ||
         !sched_memory_create(&s->memory, s->cache) ||
-        !sched_states_create(&s->states, s->cache, SIM_STATES))
+        !sched_states_create(&s->states, s->cache, SIM_STATES)) {
         return;
+    }
     s->memory.entry[0] = s->entry;
     start_cache(s->cache);
     (void)sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats));
     s->n_plans = stats.plans;
     sim_load(s);
-    for (uint32_t i = 0; i < SIM_SPACES; i++)
+    for (uint32_t i = 0; i < SIM_SPACES; i++) {
         (void)sim_ok(s, "kvp_ns_open", kvp_ns_open(s->cache, spaces[i], 1, &s->spaces[i]));
         sim_other_quota(s, i);
     }
@@ -39,8 +41,9 @@ static void begin_life(sim *s)
     sim_store_begin(s);
     sim_workers_begin(s);
     sim_reader_begin(s);
-    if (!s->verdict.is_bad)
+    if (!s->verdict.is_bad) {
         sim_sides_begin(s);
+    }
 }
 
 static void add_stats(sim *s)
@@ -75,12 +78,14 @@ static void next_life(sim *s, uint32_t how)
     end_life(s, false);
     if (how == SIM_power_losses) {
         sim_disk_power_off(s->disk);
-    else
+    } else {
         sim_disk_kill(s->disk);
+    }
     sim_disk_fail_write(s->disk, UINT64_MAX, 0); /* what was to fail is over, too */
     s->seen[how]++;
     if (!s->verdict.is_bad) {
         begin_life(s);
+    }
 }
 
 static void stop(sim *s)
@@ -110,8 +115,9 @@ static void audit(sim *s)
 {
     kvp_violation violation;
     if (kvp_cache_check(s->cache, 3, &violation) != KVP_OK ||
-        kvp_sched_check(s->sched, &violation) != KVP_OK)
+        kvp_sched_check(s->sched, &violation) != KVP_OK) {
         verdict_bad(&s->verdict, "%s: %s", violation.invariant, violation.detail);
+    }
 }
 
 static void flush_space(sim *s)
