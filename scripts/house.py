@@ -18,10 +18,10 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (113474, 82000),
-    "lines in libkvpager": (33425, 30500),
-    "lines in test": (173367, 115000),
-    "lines in test, python/tests and fuzz": (195887, 132000),
+    "lines in src": (113354, 82000),
+    "lines in libkvpager": (33448, 30500),
+    "lines in test": (168954, 115000),
+    "lines in test, python/tests and fuzz": (192227, 132000),
     "exported functions": (314, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

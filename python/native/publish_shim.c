@@ -39,8 +39,8 @@ int kvpy_publisher_resync(kvpy_object *object, kvpy_object *cache, uint64_t now_
         return status;
     status = kvpy_enter(cache);
     if (status == KVP_OK) {
-        status = (int)kvp_publisher_resync(kvpy_object_pointer(object),
-                                           kvpy_object_pointer(cache), now_ns);
+        status = (int)kvp_publisher_resync(kvpy_object_pointer(object), kvpy_object_pointer(cache),
+                                           now_ns);
         kvpy_leave(cache);
     }
     kvpy_leave(object);

@@ -59,8 +59,7 @@ void *kvpi_budget_grow(kvpi_budget *budget, void *array, size_t n, size_t *capac
         return NULL;
     const bool is_large = *capacity * item_bytes >= LARGE_BYTES;
     const size_t wanted = *capacity == 0 ? 64 : *capacity + (is_large ? *capacity / 8 : *capacity);
-    void *grown =
-        kvpi_budget_realloc(budget, array, *capacity * item_bytes, wanted * item_bytes);
+    void *grown = kvpi_budget_realloc(budget, array, *capacity * item_bytes, wanted * item_bytes);
     if (grown != NULL)
         *capacity = wanted;
     return grown;

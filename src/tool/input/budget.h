@@ -17,12 +17,12 @@
 #define KVPI_BUDGET_TIMES 16u
 
 typedef struct kvpi_budget {
-    uint64_t max;       /* bytes; 0: by what was read */
-    uint64_t read;      /* bytes so far */
-    uint64_t used;      /* bytes now */
-    uint64_t peak;      /* the most there ever were */
-    uint64_t n_asked;   /* requests for memory: a measure of work */
-    bool is_over;       /* something was refused because of the limit, not by the system */
+    uint64_t max;     /* bytes; 0: by what was read */
+    uint64_t read;    /* bytes so far */
+    uint64_t used;    /* bytes now */
+    uint64_t peak;    /* the most there ever were */
+    uint64_t n_asked; /* requests for memory: a measure of work */
+    bool is_over;     /* something was refused because of the limit, not by the system */
 } kvpi_budget;
 
 uint64_t kvpi_budget_limit(const kvpi_budget *budget);
