@@ -87,6 +87,14 @@ def check_figures(path):
                 4 * 48 * (4 * 2048 * 2048 + 3 * 2048 * 5632) + 2048 * 49152)
     figures, error = size(path, {**configs.ERNIE, "moe_num_experts": [64, 64]})
     check_equal(figures["parameters"], None, "experts of two kinds", error)
+    # ERNIE's layers with experts, in its words and in others
+    several = [{"moe_layer_start_index": 0, "moe_layer_interval": 3},
+               {"moe_layer_interval": None, "mlp_layer_types": ["dense", "dense", "sparse"] * 9 + ["dense"]},
+               {"moe_layer_interval": None, "moe_layers_enum": ",".join(map(str, range(2, 28, 3)))}]
+    found = {size(path, {**configs.ERNIE, **more})[0]["parameters"] for more in several}
+    all_of_them = size(path, configs.ERNIE)[0]["parameters"]
+    # 9 layers with experts, not 27; a layer without has an MLP instead of 64 + 2 experts and a router
+    check_equal(found, {all_of_them - 18 * (3 * 2560 * (66 * 1536 - 12288) + 2560 * 64)})
     # a block of 16 tokens in layers with a window has the bytes of 32 in layers without
     figures, error = size(path, configs.GEMMA4_31B, "--memory", "100GiB", "--weights", "31GB")
     check_equal([(group["layers"], group["layer_groups"], group["bytes_per_token"])

@@ -256,6 +256,21 @@ def check_pieces(folder):
     check_equal(replay(path, "--model-config", model, "--blocks", need - 1)["rejected"], 1)
 
 
+def check_strange(folder):
+    """A key that may change the KV, and is not known, is named by each command that reads the file."""
+    trace, model = os.path.join(folder, "one.jsonl"), config(folder, 2, 0, None)
+    with open(trace, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 100, 1, [1]))
+    with open(model, encoding="utf-8") as file:
+        known = json.load(file)
+    with open(model, "w", encoding="utf-8") as file:
+        json.dump({**known, "made_up_cache_ratio": 4}, file)
+    for command in (["size"], ["replay", "--trace-block", "512", trace], ["mrc", "--trace-block", "512", trace]):
+        done = run(*command, "--model-config", model)
+        check_equal(done.returncode, 0, command, done.stderr)
+        check(b'has "made_up_cache_ratio", which this command does not know' in done.stderr, command, done.stderr)
+
+
 def check_hits(folder):
     """Requests of 64 tokens in blocks of 4, one full group and one with a window of 8."""
     path, model = os.path.join(folder, "hits.jsonl"), config(folder, 1, 1, 8)
@@ -320,6 +335,7 @@ def main():
         check_need(folder)
         check_chunks(folder)
         check_pieces(folder)
+        check_strange(folder)
         check_hits(folder)
         check_load(folder)
     finish()

@@ -418,7 +418,8 @@ __attribute__((always_inline)) static inline void prefetch_some(kvp_cache *cache
         }
         KVPI_NOTE(surprising_victims, *ahead != victim);
         *ahead = block;
-        block = blocks[block].next;
+        /* A stale jump may name a held block, whose `next` may be a host block's (swap.c). */
+        block = kvpi_min_u32(blocks[block].next, cache->pool.n_blocks - 1);
         victim = blocks[victim].next;
     }
 }
