@@ -146,17 +146,12 @@ def calls_of(n_tokens: int, n_seqs: int) -> dict[str, Callable[[], Any]]:
 
 
 def long_calls() -> dict[str, Callable[[], Any]]:
-    cache = Cache(n_blocks=1 << 14, block_tokens=16)
-    sched, prompt = kvpager.Scheduler(cache), np.arange(8192, dtype=np.int32)
-    sched.submit(cache.namespace(), [1, 2, 3], max_new_tokens=9)
-    sched.step()
-    none = np.empty(0, np.int32)
+    cache, prompt = Cache(n_blocks=1 << 14, block_tokens=16), np.arange(8192, dtype=np.int32)
     layout = kvpager.Layout(type=kvpager.F32, n_blocks=64, block_tokens=16, n_layers=2, n_heads=4,
                             k_size=64, v_size=64).arrange(kvpager.ORDER_VLLM_NHD)
     memory = kvpager.Memory.create(layout)
     return {
-        **calls_of(1024, 32), "check": cache.check, "sched_step": lambda: calls.sched_step(sched._h),
-        "sched_finish": lambda: calls.sched_finish(sched._h, none, None),
+        **calls_of(1024, 32), "check": cache.check,
         "hash_units": lambda: kvpager.hash_units(prompt, 16, bytes(16)),
         "gather": lambda: memory.gather(np.arange(1, 64, dtype=np.int32), 0, 0, 1000),
     }
@@ -182,7 +177,7 @@ def test_long_calls_let_other_threads_run(no_switches: None, name: str) -> None:
     lock."""
     call, ran = long_calls()[name], list[bool]()
     thread = another(ran)
-    for _ in range(200_000):
+    for _ in range(5_000_000):
         call()
         if ran:
             break
