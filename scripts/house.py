@@ -18,10 +18,10 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (113354, 82000),
-    "lines in libkvpager": (33448, 30500),
-    "lines in test": (168954, 115000),
-    "lines in test, python/tests and fuzz": (192227, 132000),
+    "lines in src": (113366, 82000),
+    "lines in libkvpager": (33449, 30500),
+    "lines in test": (169019, 115000),
+    "lines in test, python/tests and fuzz": (192287, 132000),
     "exported functions": (314, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

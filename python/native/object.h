@@ -93,7 +93,7 @@ void kvpy_change_references(void *held, void (*change)(struct _object *));
  * of Python. The twins of create functions fill it. */
 void kvpy_object_init(kvpy_object *object, int kind, kvpy_object *owner, uintptr_t held);
 int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
-void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */
+void kvpy_object_free(kvpy_object *object); /* waits for a call that runs on it; then closes */
 uint64_t kvpy_objects_created(void);        /* tests: by this module */
 uint64_t kvpy_objects_destroyed(void);
 int kvpy_object_is_open(kvpy_object *object);

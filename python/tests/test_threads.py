@@ -190,7 +190,7 @@ def test_short_calls_keep_the_lock(no_switches: None, name: str) -> None:
     """Letting go of it costs more than they do."""
     call, ran = calls_of(1023, 31)[name], list[bool]()
     thread = another(ran)
-    for _ in range(1000):
+    for _ in range(30_000):
         call()
     assert not ran
     thread.join()

@@ -68,7 +68,7 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  * recurrent state so may each of them, and each checkpoint. For each of its rows two more for the
  * block that the row ends in, whose source, or copy, may or may not be counted. But a hit that ends
  * inside a block, and lacks room for its source, is cut back to where all groups, or a state, can
- * go on: then a block that became available may bring back any number.
+ * go on: then a block that became available, or a unit that was sealed, may bring back any number.
  */
 
 /* How many copies have taken effect for certain: those that were in plans when the newest step was
@@ -124,7 +124,7 @@ static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
         return 0;
     }
     if (sched->ends_inside && (sched->n_groups > 1 || sched->usable_slots > 0) &&
-        now.available > then->available) {
+        (now.available > then->available || found > 0)) {
         return 0;
     }
     const uint64_t gained =

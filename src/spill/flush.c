@@ -40,6 +40,7 @@ static void begin_mirror(kvp_spill *spill)
     const uint64_t most = room > spill->config.spare_blocks ? room - spill->config.spare_blocks : 0;
     flush->next = flush->n_blocks > most ? flush->n_blocks - (uint32_t)most : 0;
     flush->is_late = 0;
+    flush->after = stats.plans + 1;
     flush->state = KVPI_FLUSH_MIRROR;
 }
 
@@ -57,10 +58,13 @@ static void mirror_some(kvp_spill *spill)
     const uint32_t n_done = mirrored.copied + mirrored.found + mirrored.left_out;
     flush->next += n_done;
     (void)kvp_cache_stats_get(spill->config.cache, &stats);
-    const int is_full =
-        stats.host_free_blocks + stats.host_cached_blocks <= spill->config.spare_blocks;
-    /* Copies that wait may be why the others found no room; they are over with the next plan. */
-    if (flush->next == flush->n_blocks || (n_done < n && (is_full || stats.pending_copies == 0))) {
+    /* What found no room may find it when the copies are over that wait, or are out, now. */
+    if (n_done > 0) {
+        flush->after = stats.plans + 1;
+    }
+    const int is_over = stats.plans_done >= flush->after ||
+                        (stats.pending_copies == 0 && stats.plans_done == stats.plans);
+    if (flush->next == flush->n_blocks || (n_done < n && is_over)) {
         flush->state = KVPI_FLUSH_COPIES;
         flush->after = stats.plans + (stats.pending_copies > 0);
     }

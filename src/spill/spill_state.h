@@ -221,7 +221,7 @@ enum {
 
 struct kvpi_spill_flush {
     uint64_t tag;   /* of the sync */
-    uint64_t after; /* COPIES: the plan of the last mirror, by number */
+    uint64_t after; /* the plan of the last mirror, by number */
     uint32_t state;
     uint32_t n_blocks; /* that are left, the next one last; MIRROR: all of them */
     uint32_t next;     /* MIRROR */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants defects that a machine draws, all in one build, and runs the tests against each.
 
-    machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--only NUMBER]...
+    machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--again KEY]...
     machine.py --places          how many places each room has, by kind
 
 sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, `rest`
@@ -406,7 +406,7 @@ def work(options):
     path = os.path.join(machine.directory, "results.jsonl")
     results = read_results(path)
     machine.caught.update(caught.partition(":")[0] for caught in results.values())
-    for key in options.only or []:
+    for key in options.again or []:
         results.pop(key, None)
     try_all(machine, chosen, keys, results, path)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -420,7 +420,7 @@ def main():
     parser.add_argument("--count", action="append")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "machine"))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--again", action="append")
     parser.add_argument("--places", action="store_true")
     options = parser.parse_args()
     try:

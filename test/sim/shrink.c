@@ -20,7 +20,7 @@ static bool is_same(const char *a, const char *b)
         a += *a != 0;
         b += *b != 0;
     }
-    return true;
+    return *a == *b;
 }
 
 /* Take it, if it fails as the first one did. */

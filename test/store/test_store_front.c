@@ -228,11 +228,12 @@ TEST(test_close_ends_what_is_on_its_way)
     for (uint32_t threads = 0; threads < 2; threads++) {
         kvp_store_config config = config_of(url_8);
         config.threads = threads;
-        scoped_store *store = open_store(&config);
+        kvp_store *store = open_store(&config);
         struct record record;
         make_record(&record, 1, 0, NULL);
         for (uint64_t tag = 0; tag < 8; tag++)
             kvp_store_put(store, &record.identity, record.blocks, tag);
+        kvp_store_close(store);
     }
     kvp_store_close(NULL);
 }

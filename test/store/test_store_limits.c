@@ -144,9 +144,9 @@ TEST(test_an_age_holds_from_the_start_on)
 /* Another writer's record is too old as one's own is: for a get, for the question, as a parent. */
 TEST(test_an_age_holds_for_another_writers_records)
 {
-    scoped_store *other = begin(1, "");
+    scoped_sim_store *other = begin(1, ""); /* ends last, and the disk with it */
     assert_int_equal(put(other, 0), KVP_STORE_OK);
-    scoped_sim_store *store = open_store(1, "&max_age=10m");
+    scoped_store *store = open_store(1, "&max_age=10m");
     now_s = START + 10 * MINUTE - 1;
     assert_true(there(store) == 1);
     assert_int_equal(get(store, 0), KVP_STORE_OK);

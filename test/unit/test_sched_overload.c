@@ -130,13 +130,14 @@ TEST(test_one_walk_an_admission)
     free(log.bytes);
 }
 
-/* Prompts of 28 equal tokens and four others. */
-static kvp_request submit_behind(sched_world *s, int32_t others, uint32_t new_tokens)
+/* Prompts of 28 equal tokens and others. */
+static kvp_request submit_behind(sched_world *s, int32_t others, uint32_t n_others,
+                                 uint32_t new_tokens)
 {
-    int32_t tokens[32];
-    memcpy(tokens, ints(1), sizeof(tokens));
-    memcpy(tokens + 28, ints(others), 4 * sizeof(*tokens));
-    const kvp_prompt prompt = prompt_of(tokens, 32);
+    int32_t tokens[36];
+    memcpy(tokens, ints(1), 28 * sizeof(*tokens));
+    memcpy(tokens + 28, ints(others), n_others * sizeof(*tokens));
+    const kvp_prompt prompt = prompt_of(tokens, 28 + n_others);
     const kvp_submission submission = {.struct_size = sizeof submission,
                                        .prompt = &prompt,
                                        .ns = s->w.ns,
@@ -157,14 +158,34 @@ TEST(test_room_for_a_source_brings_the_hit_back)
     sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 28, 1); /* leaves 7 blocks and 1 */
     (void)run_step(&s);
-    (void)submit_behind(&s, 500, 8); /* shares the 7, and has a copy of the 1 */
+    (void)submit_behind(&s, 500, 4, 8); /* shares the 7, and has a copy of the 1 */
     const kvp_request small = submit(&s, 700, 3, 40);
     (void)run_step(&s);
-    const kvp_request last = submit_behind(&s, 600, 4);
+    const kvp_request last = submit_behind(&s, 600, 4, 4);
     kvp_step step = run_step(&s);
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(step.n_seqs, 2);
     assert_ok(kvp_sched_abort(s.sched, small));
+    step = run_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.admitted[0].bits, last.bits);
+    end_sched_world(&s);
+}
+
+/* The same with a unit that is sealed: then the hit ends with a block, and needs no source. */
+TEST(test_a_sealed_unit_brings_the_hit_back)
+{
+    kvp_config cache_config = config_of(4, 4, 13);
+    cache_config.n_groups = 2;
+    cache_config.groups[1].block_tokens = 32;
+    const kvp_sched_config config = sched_config_of(8, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    (void)submit(&s, 1, 28, 1);
+    (void)run_step(&s);
+    (void)submit_behind(&s, 500, 4, 8);
+    const kvp_request last = submit_behind(&s, 500, 8, 4);
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, last.bits);

@@ -247,6 +247,7 @@ static int set_flash(void *at, const char *value)
 static int set_forms(uint32_t *at, const char *value)
 {
     static const char *const names[] = {"arrays", "vllm-hashes", "sglang-media", "plain-replay"};
+    *at = 0;
     for (const char *word = value; word != NULL;) {
         const size_t n = strcspn(word, ",");
         size_t i = 0;

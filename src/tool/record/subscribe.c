@@ -227,13 +227,19 @@ static bool wait_for(void *socket, int64_t ms)
 
 /* -------------------------------------------------------------------------------------- replay */
 
+static void close_dealer(subscriber *of)
+{
+    if (of->dealer != NULL)
+        (void)zmq_close(of->dealer);
+    of->dealer = NULL;
+}
+
 /* A connection for each question: no answer to an earlier one comes by it. */
 static bool connect_dealer(subscriber *of)
 {
     const int queued = MAX_QUEUED, none = 0;
     const int64_t most = MAX_BYTES;
-    if (of->dealer != NULL)
-        (void)zmq_close(of->dealer);
+    close_dealer(of);
     of->dealer = zmq_socket(of->context, ZMQ_DEALER);
     return of->dealer != NULL &&
            zmq_setsockopt(of->dealer, ZMQ_RCVHWM, &queued, sizeof queued) == 0 &&
@@ -278,6 +284,7 @@ static int replay(subscriber *of, uint64_t first, uint64_t end, bool is_old)
         result = take_answer(of, &got, first, end, &is_old);
         drop(&got);
     }
+    close_dealer(of); /* what is still sent would wait there */
     return result < 0 ? -1 : 0;
 }
 

@@ -57,12 +57,12 @@ void kvpi_mrc_bounds_print(const kvpi_mrc_report *report, FILE *file)
     const kvpi_requests_about *about = report->about;
     if (!has_bounds(report))
         return;
-    const uint64_t engine_blocks =
-        about->engine_blocks * (uint64_t)about->trace_block / report->refs->block_tokens;
+    const double engine_blocks = (double)about->engine_blocks * (double)about->trace_block /
+                                 (double)report->refs->block_tokens;
     fprintf(file, "\nBounds of the hits%s; the engine hit %.2f %% in %s such blocks",
             about->is_estimate ? " (estimates, not bounds)" : "",
             100 * kvpi_mrc_ratio(report, (double)about->cached_tokens),
-            kvpi_text_count(engine_blocks).of);
+            kvpi_text_count((uint64_t)ceil(engine_blocks)).of);
     fprintf(file, "\n%13s  %9s %9s %9s\n", "blocks", "at least", "at most", "width");
     for (size_t i = 0; i < report->n_points; i++) {
         const kvpi_mrc_bounds bounds = kvpi_mrc_bounds_at(report, &report->points[i]);
