@@ -695,4 +695,51 @@ TEST(wrong_calls_are_refused)
     assert_string_equal(kvp_spill_outcome_name(KVP_SPILL_OUTCOMES), "?");
 }
 
+/* Each pointer alone: the others are right. */
+TEST(calls_without_a_pointer_are_refused)
+{
+    static char longest[KVP_NAME_MAX_BYTES + 1];
+    kvp_spill_answer answer;
+    kvp_spill *made;
+    uint32_t n = 0;
+    scoped_world w;
+    world_options options = world_defaults();
+    open_world(&w, &options);
+    world_line line = line_of(&w, 16, 16, 0);
+    const kvp_prompt prompt = world_prompt(&line);
+    const kvp_spill_request request = {.struct_size = sizeof request};
+    const kvp_ns ns = w.spaces[0];
+    kvp_spill *const spill = w.spill;
+    kvp_spill_config config;
+    kvp_spill_config_init(&config);
+    const kvp_status refused[] = {
+        kvp_spill_create(NULL, &made, NULL, 0),
+        kvp_spill_create(&config, NULL, NULL, 0),
+        kvp_spill_stop(NULL, 0),
+        kvp_spill_space(NULL, ns, "x", 1, 0),
+        kvp_spill_space(spill, ns, NULL, 1, 0),
+        kvp_spill_space(spill, ns, longest, sizeof longest, 0),
+        kvp_spill_space_close(NULL, ns),
+        kvp_spill_ask(NULL, ns, &prompt, &request, w.now, &answer),
+        kvp_spill_ask(spill, ns, NULL, &request, w.now, &answer),
+        kvp_spill_ask(spill, ns, &prompt, NULL, w.now, &answer),
+        kvp_spill_ask(spill, ns, &prompt, &request, w.now, NULL),
+        kvp_spill_abort(NULL, 1),
+        kvp_spill_decide(NULL, &n),
+        kvp_spill_hit(NULL, (kvp_seq){0}, 1, w.now),
+        kvp_spill_sealed(NULL, (kvp_seq){0}, w.now),
+        kvp_spill_drop(NULL, ns, &prompt, 0, w.now),
+        kvp_spill_drop(spill, ns, NULL, 0, w.now),
+        kvp_spill_work(NULL, w.now, &answer, 1, &n),
+        kvp_spill_work(spill, w.now, NULL, 1, &n),
+        kvp_spill_work(spill, w.now, &answer, 1, NULL),
+        kvp_spill_flush(NULL, w.now, w.now),
+        kvp_spill_stats_get(NULL, NULL),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i] != KVP_E_ARG)
+            fail_msg("call %zu gives %s", i, kvp_status_name(refused[i]));
+    assert_int_equal(kvp_spill_space(spill, w.spaces[1], longest, KVP_NAME_MAX_BYTES, 0), KVP_OK);
+}
+
 TEST_MAIN(NULL, NULL)
