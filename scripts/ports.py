@@ -565,7 +565,8 @@ def aarch64_units(work):
     allocating = ["malloc", "calloc", "realloc", "aligned_alloc", "mmap"]
     work.run(compiler, "-std=c11", "-O1", "-static", "-DKVP_CHECK=1",
              *[f"-I{os.path.join(ROOT, folder)}" for folder in ["include", "src", "test/common"]],
-             f"-I{work.path('headers')}", *sorted(glob.glob(os.path.join(ROOT, "test", "model", "*.c"))),
+             f"-I{work.path('headers')}", f"-I{work.path('build', 'test')}",
+             *sorted(glob.glob(os.path.join(ROOT, "test", "model", "*.c"))),
              *[f"-Wl,--wrap={function}" for function in allocating],
              work.path("build", "test", "libkvp_test_common.a"), work.path("build", "libkvpager.a"),
              "-lpthread", "-lm", "-o", work.path("model"))

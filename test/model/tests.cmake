@@ -3,16 +3,6 @@
 # Every run is decided by its seed; a run of 200,000 calls or more also fails when a situation on
 # its list was never met. The soak runs go on for a given time, with seeds that nothing else uses.
 
-# The counters that the oracle is compared with: a new one cannot be forgotten.
-set(stats "${PROJECT_SOURCE_DIR}/include/kvpager/stats.h")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${stats}")
-file(READ "${stats}" fields)
-string(REGEX MATCHALL "\n    uint64_t [a-z_]+" fields "${fields}")
-list(FILTER fields EXCLUDE REGEX " (nodes_total|hash_collisions)$")
-list(TRANSFORM fields REPLACE "\n    uint64_t (.+)" "    FIELD(kvp_stats, \\1),\n")
-string(JOIN "" fields ${fields})
-file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/stats_fields.h" CONTENT "${fields}" @ONLY)
-
 foreach(function malloc calloc realloc aligned_alloc mmap)
   target_link_options(kvp_model PRIVATE "LINKER:--wrap=${function}")
 endforeach()
