@@ -20,8 +20,8 @@ import structure
 LIMITS = {
     "lines in src": (113366, 82000),
     "lines in libkvpager": (33449, 30500),
-    "lines in test": (169069, 115000),
-    "lines in test, python/tests and fuzz": (192338, 132000),
+    "lines in test": (169071, 115000),
+    "lines in test, python/tests and fuzz": (192340, 132000),
     "exported functions": (314, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

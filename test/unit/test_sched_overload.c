@@ -130,6 +130,16 @@ TEST(test_one_walk_an_admission)
     free(log.bytes);
 }
 
+/* Two layer groups, with blocks of 4 tokens and of 32. */
+static sched_world two_sizes_world(uint32_t usable)
+{
+    kvp_config cache_config = config_of(4, 4, usable);
+    cache_config.n_groups = 2;
+    cache_config.groups[1].block_tokens = 32;
+    const kvp_sched_config config = sched_config_of(8, 64);
+    return make_sched_world(&cache_config, &config);
+}
+
 /* Prompts of 28 equal tokens and others. */
 static kvp_request submit_behind(sched_world *s, int32_t others, uint32_t n_others,
                                  uint32_t new_tokens)
@@ -151,11 +161,7 @@ static kvp_request submit_behind(sched_world *s, int32_t others, uint32_t n_othe
  * to a request that waits. */
 TEST(test_room_for_a_source_brings_the_hit_back)
 {
-    kvp_config cache_config = config_of(4, 4, 14);
-    cache_config.n_groups = 2;
-    cache_config.groups[1].block_tokens = 32;
-    const kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    sched_world s = two_sizes_world(14);
     (void)submit(&s, 1, 28, 1); /* leaves 7 blocks and 1 */
     (void)run_step(&s);
     (void)submit_behind(&s, 500, 4, 8); /* shares the 7, and has a copy of the 1 */
@@ -175,11 +181,7 @@ TEST(test_room_for_a_source_brings_the_hit_back)
 /* The same with a unit that is sealed: then the hit ends with a block, and needs no source. */
 TEST(test_a_sealed_unit_brings_the_hit_back)
 {
-    kvp_config cache_config = config_of(4, 4, 13);
-    cache_config.n_groups = 2;
-    cache_config.groups[1].block_tokens = 32;
-    const kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    sched_world s = two_sizes_world(13);
     (void)submit(&s, 1, 28, 1);
     (void)run_step(&s);
     (void)submit_behind(&s, 500, 4, 8);
