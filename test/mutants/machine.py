@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants defects that a machine draws, all in one build, and runs the tests against each.
 
-    machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--again KEY]...
+    machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--again KEY]... [--asan]
     machine.py --places          how many places each room has, by kind
 
 sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, `rest`
@@ -9,10 +9,11 @@ sites.py finds the places. `--count` says how many to draw of a room: store, spi
 files of python/tests). Each drawn defect is a switch in one build of the check preset, chosen by
 KVPI_MUTANT. Each test is run once with none of them, which tells which places it reaches and how long
 it takes. Then each defect is switched on for the tests that reach it, first those that are fast and
-caught many, until one fails, crashes, or computes ten times as long.
+caught many, until one fails, crashes, or computes ten times as long; and passes without it. With
+--asan those that survive meet the same tests once more under AddressSanitizer, which sees leaks.
 
 Results are kept in DIR/results.jsonl by what was changed, a line each, so that a run that was stopped
-goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is
+goes on. --again tries one anew, or with `survivors` all that were not caught. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is
 caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects that
 change nothing which can be observed, with the reason. It needs clang 14, its library for Python
 (`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
@@ -82,18 +83,24 @@ def room_of(path):
 
 
 def sources(tree, build):
-    """C files of src and python/native with the arguments that they are compiled with."""
+    """{path: (file to parse, arguments)} of files of src and python/native. A header is parsed with the
+    first C file that includes it by itself."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
     native = ["-xc", "-std=c11", f"-I{tree}/include", f"-I{tree}/src",
               f"-I{sysconfig.get_path('include')}"]
-    found = {path: native for path in glob.glob("python/native/*.[ch]", root_dir=tree)}
+    found = {path: (path, native) for path in glob.glob("python/native/*.[ch]", root_dir=tree)}
     for entry in commands:
         path = os.path.relpath(os.path.normpath(os.path.join(entry["directory"], entry["file"])), tree)
         if path.startswith("src/") and path.endswith(".c") and not path.startswith(LEFT_OUT):
             words = entry["command"].replace("-isystem ", "-isystem").split()
-            found.setdefault(path, [w.replace('\\"', '"') for w in words
-                                    if w.startswith(("-D", "-I", "-isystem", "-std"))])
+            found.setdefault(path, (path, [w.replace('\\"', '"') for w in words
+                                           if w.startswith(("-D", "-I", "-isystem", "-std"))]))
+    texts = {path: planted.read(os.path.join(tree, path)) for path in sorted(found)}
+    for path in sorted(glob.glob("src/**/*.h", root_dir=tree, recursive=True)):
+        users = [user for user, text in texts.items() if f'#include "{path[4:]}"' in text]
+        if users and not path.startswith(LEFT_OUT):
+            found[path] = found[users[0]]
     return found
 
 
@@ -109,8 +116,8 @@ def builtin_headers():
 def all_places(tree, build):
     import sites
     headers = builtin_headers()
-    return [place for path, arguments in sorted(sources(tree, build).items())
-            for place in sites.find_places(tree, path, arguments + headers)]
+    return [place for path, (file, arguments) in sorted(sources(tree, build).items())
+            for place in sites.find_places(tree, path, file, arguments + headers)]
 
 
 def name_all(places, tree):
@@ -163,10 +170,10 @@ def write_tree(tree, chosen):
 class Machine:
     """The build with switches, and the tests that reach each."""
 
-    def __init__(self, directory, jobs):
-        self.directory, self.jobs = directory, jobs
+    def __init__(self, directory, jobs, preset="check"):
+        self.directory, self.jobs, self.preset = directory, jobs, preset
         self.tree = os.path.join(directory, "tree")
-        self.build = os.path.join(directory, "check")
+        self.build = os.path.join(directory, preset)
         self.tests, self.seconds, self.reached = {}, {}, {}
         self.files = {}    # of tests that are a file of Python's: where
         self.caught = collections.Counter() # how many each test has caught
@@ -179,9 +186,8 @@ class Machine:
         return done.stdout
 
     def configure(self):
-        planted.copy_tree(self.tree)
         os.environ.setdefault("KVP_VALKEY_FOLDER", os.path.join(ROOT, "build", "libvalkey"))
-        self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.build,
+        self.must("cmake", "--preset", self.preset, "-S", self.tree, "-B", self.build,
                   "-DCMAKE_C_FLAGS=-w")
 
     def compile(self, rooms):
@@ -280,10 +286,29 @@ class Machine:
             test = copy.copy(self.tests[name])
             test.environment = {**test.environment, "KVPI_MUTANT": str(number)}
             failed = test.run()
-            if failed:
+            if failed and self.passes(name):
                 self.caught[name] += 1
                 return f"{name}: {failed}"
         return None if names else "-"
+
+    def passes(self, name):
+        """Whether a test passes with no defect. One that does not is left out from here on."""
+        failed = self.tests[name].run()
+        if failed:
+            print(f"left out: {name}: {failed}", flush=True)
+            self.reached[name] = set()
+        return not failed
+
+    def with_asan(self):
+        """The same defects and tests under AddressSanitizer, without those that Python runs."""
+        other = Machine(self.directory, self.jobs, "asan")
+        other.configure()
+        other.compile({"rest"})
+        for name in other.tests.keys() & self.reached.keys():
+            other.reached[name], other.seconds[name] = self.reached[name], 3 * self.seconds[name]
+            other.tests[name].limit = int(20 + 30 * self.seconds[name])
+            other.tests[name].wait_limit = 60 + 60 * self.seconds[name]
+        return other
 
 
 def hash_file(path):
@@ -350,7 +375,8 @@ def try_all(machine, chosen, keys, results, path):
 
     def one(number):
         return number, machine.try_one(number)
-    todo = [i for i, key in enumerate(keys) if key not in results]
+    todo = [i for i, key in enumerate(keys) if not results.get(key, "")
+            and (key not in results or machine.preset == "asan")]
     with concurrent.futures.ThreadPoolExecutor(machine.jobs) as pool:
         for done in concurrent.futures.as_completed([pool.submit(one, i) for i in todo]):
             number, caught = done.result()
@@ -387,6 +413,7 @@ def read_counts(words):
 
 def work(options):
     machine = Machine(os.path.abspath(options.build), options.jobs)
+    planted.copy_tree(machine.tree)
     machine.configure()
     places = all_places(machine.tree, machine.build)
     if options.places:
@@ -407,8 +434,11 @@ def work(options):
     results = read_results(path)
     machine.caught.update(caught.partition(":")[0] for caught in results.values())
     for key in options.again or []:
-        results.pop(key, None)
+        for one in [k for k, caught in results.items() if not caught] if key == "survivors" else [key]:
+            results.pop(one, None)
     try_all(machine, chosen, keys, results, path)
+    if options.asan:
+        try_all(machine.with_asan(), chosen, keys, results, path)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{time.monotonic() - begin:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processors")
     return 0
@@ -421,6 +451,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "machine"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--again", action="append")
+    parser.add_argument("--asan", action="store_true")
     parser.add_argument("--places", action="store_true")
     options = parser.parse_args()
     try:

@@ -41,12 +41,12 @@ class Place:
 
 
 class Finder:
-    """Walks one file."""
+    """Walks one file, as it stands when `parsed` is compiled: itself, or a file that includes it."""
 
-    def __init__(self, root, path, data, arguments):
+    def __init__(self, root, path, data, parsed, arguments):
         self.path, self.data = path, data
         self.unit = clang.Index.create().parse(
-            f"{root}/{path}", args=arguments,
+            f"{root}/{parsed}", args=arguments,
             options=clang.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
         self.errors = [d.spelling for d in self.unit.diagnostics if d.severity >= 3]
         self.macros = [(c.extent.start.offset, c.extent.end.offset)
@@ -128,6 +128,8 @@ class Finder:
             end = self.data.find(b";", self.span(parts[1])[1]) + 1
             if end > 0:
                 self.add(cursor, "result", ";", True, end)
+        elif len(parts) == 2 and [part.kind for part in parts[1].get_children()] == [Kind.RETURN_STMT]:
+            self.add(cursor, "result", ";", True)
 
     def statement(self, cursor):
         if cursor.kind not in STATEMENTS:
@@ -190,9 +192,9 @@ class Finder:
         return self.places
 
 
-def find_places(root, path, arguments):
+def find_places(root, path, parsed, arguments):
     with open(f"{root}/{path}", "rb") as file:
-        finder = Finder(root, path, file.read(), arguments)
+        finder = Finder(root, path, file.read(), parsed, arguments)
     if finder.errors:
         raise ValueError(f"{path}: {finder.errors[0]}")
     return finder.find()

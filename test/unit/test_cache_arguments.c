@@ -283,6 +283,42 @@ TEST(test_batches_refuse_missing_pointers)
     assert_status(KVP_E_ARG, kvp_cache_can_extend(w.cache, NULL, &admission));
 }
 
+TEST(test_arrays_of_one_entry_may_not_be_missing)
+{
+    scoped_world w = small_world(15);
+    struct call c = call_on(&w);
+    kvp_cache *cache = w.cache;
+    kvp_hash hash = {{0}};
+    kvp_admission admission;
+    kvp_swapped swapped;
+    uint32_t n = 0;
+    uint64_t step;
+    observed before = observe(&w);
+    const kvp_hash_input no_tokens = {.unit_tokens = 1, .n_tokens = 1};
+    const kvp_hash_input no_keys = {
+        .unit_tokens = 1, .tokens = ints(0), .n_tokens = 1, .n_keys = 1};
+    const kvp_hash_input no_output = {.unit_tokens = 1, .tokens = ints(0), .n_tokens = 1};
+    assert_status(KVP_E_ARG, kvp_events_read(cache, 0, NULL, 1, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_events_snapshot(cache, NULL, 1, NULL, &n, &step));
+    assert_status(KVP_E_ARG, kvp_meta_states(cache, NULL, 1, NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_seqs(cache, NULL, 1, &n));
+    assert_status(KVP_E_ARG, kvp_cache_drop(cache, KVP_DEVICE, NULL, 1, &n));
+    assert_status(KVP_E_ARG, kvp_cache_lend(cache, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_cache_give_back(cache, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_seq_swap_out(cache, NULL, 1, &swapped));
+    assert_status(KVP_E_ARG, kvp_seq_swap_in(cache, NULL, 1, 0, &swapped));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_out(cache, NULL, 1, &admission));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_in(cache, NULL, 1, 0, &admission));
+    assert_status(KVP_E_ARG, kvp_state_swap_need(cache, NULL, 1, 0, &n));
+    assert_status(KVP_E_ARG, kvp_step_begin(cache, NULL, 1, &n, &step));
+    assert_status(KVP_E_ARG, kvp_seq_invalidate(cache, c.seq, 8, NULL, 1, &n));
+    assert_status(KVP_E_ARG, kvp_hash_root(1, 0, NULL, 1, &hash));
+    assert_status(KVP_E_ARG, kvp_hash_units(&no_tokens, &hash, &hash));
+    assert_status(KVP_E_ARG, kvp_hash_units(&no_keys, &hash, &hash));
+    assert_status(KVP_E_ARG, kvp_hash_units(&no_output, &hash, NULL));
+    assert_observed(&w, &before, __FILE__, __LINE__);
+}
+
 TEST(test_other_calls_refuse_missing_pointers)
 {
     scoped_world w = small_world(15);
