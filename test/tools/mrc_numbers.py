@@ -76,6 +76,15 @@ def check_policies():
         check(max(map(len, text.splitlines()[2:])) <= 80, text)
 
 
+def check_room_for_all(*words):
+    """Where all blocks fit, each policy hits whatever came before."""
+    done = run("mrc", "--json", *words)
+    n = json.loads(done.stdout)["distinct_blocks"]
+    point, = sizes_of(*words, "--policy", "fifo,arc,s3fifo,optimum,learned", "--sizes", str(n))
+    for policy in ("fifo", "arc", "s3fifo", "optimum", "learned"):
+        check_equal(point[policy + "_hit_tokens"], point["hit_tokens"], policy, n)
+
+
 def check_adaptive(folder):
     """As lib_curve.py simulates them; they differ from LRU, and from each other."""
     seen = {"arc": set(), "s3fifo": set()}
@@ -94,6 +103,7 @@ def check_adaptive(folder):
                 found = point[policy + "_hit_tokens"]
                 check_equal(found, adaptive(policy, requests, point["blocks"]), policy, path, point)
                 gains.add(found - point["hit_tokens"])
+        check_room_for_all(*options, path)
     for policy, gains in seen.items():
         check(min(gains) < 0 < max(gains), policy, "is like LRU", sorted(gains))
 
