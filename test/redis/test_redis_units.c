@@ -1,5 +1,5 @@
-/* The parts of a store on servers that need no server: what a URL says, which server has which slot,
- * how long records live, and how they are cut. */
+/* The parts of a store on servers that need none: what a URL says, which server has which slot, how
+ * long records live, and how they are cut. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

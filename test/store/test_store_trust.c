@@ -174,8 +174,8 @@ static uint32_t have(kvp_store *store, unsigned r, uint64_t *out_bits)
     return input_result(store);
 }
 
-/* The fourth failure in a row, and the store is left alone: for 0.1 s, then twice as long after each
- * failure, up to 60 s; one success, and all is as before. */
+/* With the fourth failure in a row the store is left alone: for 0.1 s, then twice as long after
+ * each failure, up to 60 s; one success, and all is as before. */
 TEST(test_a_disk_that_is_gone_is_left_alone)
 {
     uint64_t pause = SECOND / 10;
