@@ -165,8 +165,8 @@ TEST(hits_renew_on_each_server)
     kvp_store_close(store);
 }
 
-/* What has moved while no map comes is a miss when its time is over, though the server has more time
- * to tell its map. */
+/* What has moved while no map comes is a miss when its time is over, though the server has longer to
+ * tell its map. */
 TEST(what_has_moved_has_its_time)
 {
     struct record record;
@@ -227,7 +227,7 @@ TEST(a_map_that_is_lost_is_asked_for_again)
 TEST(half_an_answer_is_forgotten)
 {
     enum { LIMIT = 256 * 1024 }; /* of an answer */
-    static char half[LIMIT] = "$262000\r\n";
+    static char half[LIMIT] = "$262130\r\n";
     struct record record;
     make_record(&record, 1, 0, NULL);
     scoped_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);

@@ -313,7 +313,7 @@ TEST(what_is_forgotten)
     expect_renewal(&ages, 1 + KVPI_AGES_KNOWN, 60000, 1);
 }
 
-/* -------------------------------------------------------------------------------------- the form */
+/* ------------------------------------------------------------------------------------- the form */
 
 /* The piece and its 32 bytes are the largest block of the allocator that they can fill: of four
  * sizes between two powers of two. */
