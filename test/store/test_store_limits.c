@@ -181,6 +181,30 @@ TEST(test_a_start_keeps_to_its_size)
     }
 }
 
+TEST(test_a_size_has_room_for_a_record)
+{
+    static const struct {
+        const char *size;
+        const char *why; /* NULL: it is right */
+    } cases[] = {
+        {"8447B", "size is 8447, expected room for 1 to 2^31-1 records of 8192 bytes"},
+        {"8448B", NULL},
+        {"18141941858304B", "expected room for 1 to 2^31-1 records of 8192 bytes"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char url[64], why[300];
+        kvp_store *store = NULL;
+        make_sim(1);
+        snprintf(url, sizeof url, "file:/kv?size=%s", cases[i].size);
+        const kvp_store_config config = record_config(url);
+        assert_int_equal(kvpi_store_open(&config, on_sim(), &store, why, sizeof why),
+                         cases[i].why ? KVP_E_ARG : KVP_OK);
+        if (cases[i].why)
+            assert_non_null(strstr(why, cases[i].why));
+        end_sim(store);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------- quota */
 
 TEST(test_a_namespace_keeps_to_its_quota)

@@ -329,6 +329,11 @@ TEST(test_a_long_log_is_read_in_pieces)
         assert_int_equal(peers.is_behind, piece < 6);
     }
     assert_true(knows(&peers, 0) && knows(&peers, LONG - 1));
+    assert_int_equal(disk.make_directory(disk.context, HOME "/w0"), 0); /* its own */
+    assert_int_equal(disk.make_directory(disk.context, HOME "/x2"), 0); /* no writer's */
+    assert_int_equal(disk.make_directory(disk.context, HOME "/w2"), 0);
+    kvpi_peers_follow(&peers, UINT64_C(20000000000));
+    assert_int_equal(peers.n, 2);
     kvpi_peers_close(&peers);
     sim_disk_destroy(sim);
 }
