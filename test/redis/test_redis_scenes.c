@@ -483,6 +483,37 @@ TEST(many_renewals_before_a_put)
     }
 }
 
+/* Only a large record is an array, of three fields, each of which may be missing. */
+TEST(arrays_that_are_no_record)
+{
+    static const struct {
+        const char *said;
+        uint32_t large;
+    } answers[] = {
+        {"*0\r\n", KVP_STORE_FAILED},
+        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", KVP_STORE_FAILED},
+        {"*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n", KVP_STORE_FAILED},
+        {"*3\r\n:1\r\n:2\r\n:3\r\n", KVP_STORE_FAILED},
+        {"*3\r\n+a\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_FAILED},
+        {"*3\r\n*0\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_FAILED},
+        {"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_BAD},
+        {"*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n", KVP_STORE_BAD},
+        {"*3\r\n$-1\r\n$1\r\nb\r\n$-1\r\n", KVP_STORE_BAD},
+        {"*3\r\n$-1\r\n$-1\r\n$-1\r\n", KVP_STORE_ABSENT},
+    };
+    for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+        scoped_store *store =
+            open_in_memory("redis://127.0.0.1:1?timeout=1s", &redis_server_net, 0, NULL);
+        redis_server_say(answers[i].said);
+        const uint32_t result = get(store, &chain[0]);
+        if (result != (BLOCKS_ARE_LARGE ? answers[i].large : KVP_STORE_FAILED))
+            fail_msg("%s: %u", answers[i].said, result);
+        redis_server_say(NULL);
+        assert_int_equal(put(store, &chain[0]), KVP_STORE_OK);
+        assert_int_equal(get(store, &chain[0]), KVP_STORE_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------- for operators */
 
 enum { N_WALKED = 5 };

@@ -162,7 +162,7 @@ static uint32_t server_end(void *self, struct kvpi_store_op *op, uint32_t result
 static void server_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     (void)self;
-    *out_usage = (struct kvpi_backend_usage){0};
+    *out_usage = (struct kvpi_backend_usage){.staged = 3, .expired = 5};
 }
 
 static const struct kvpi_backend server_backend = {
@@ -537,6 +537,7 @@ struct request {
 
 static struct request requests[OPS];
 static uint64_t n_results[KVP_STORE_CLOSED + 1];
+static uint64_t sums[11]; /* of check_sums, in all runs */
 static unsigned n_open;
 
 static void submit(kvp_store *stack, uint32_t kind, uint32_t r)
@@ -697,6 +698,32 @@ static void drop_some(kvp_store *stack, const kvp_store *const *stores)
         assert_false(has(stores[i], r));
 }
 
+/* What a stack adds up. */
+static void check_sums(const kvp_store_stats *all, kvp_store *const *stores)
+{
+    static const size_t fields[] = {
+        offsetof(kvp_store_stats, records), offsetof(kvp_store_stats, bytes),
+        offsetof(kvp_store_stats, size),    offsetof(kvp_store_stats, retired),
+        offsetof(kvp_store_stats, evicted), offsetof(kvp_store_stats, dropped),
+        offsetof(kvp_store_stats, expired), offsetof(kvp_store_stats, staged),
+        offsetof(kvp_store_stats, reread),  offsetof(kvp_store_stats, failed),
+        offsetof(kvp_store_stats, away)};
+    for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++) {
+        uint64_t sum = 0, is;
+        for (unsigned i = 0; i < STORES; i++) {
+            const kvp_store_stats own = stats_of(stores[i]);
+            memcpy(&is, (const char *)&own + fields[f], sizeof is);
+            sum += is;
+        }
+        memcpy(&is, (const char *)all + fields[f], sizeof is);
+        assert_int_equal(is, sum);
+        sums[f] += sum;
+    }
+    for (unsigned k = 0; k < KVP_BAD_REASONS; k++)
+        assert_int_equal(all->bad[k], stats_of(stores[0]).bad[k] + stats_of(stores[1]).bad[k] +
+                                          stats_of(stores[2]).bad[k]);
+}
+
 static void run(unsigned rate, int with_server)
 {
     kvp_store *stores[STORES];
@@ -731,6 +758,7 @@ static void run(unsigned rate, int with_server)
     const kvp_store_stats all = stats_of(stack);
     assert_int_equal(all.queued, 0);
     assert_true(all.bytes <= all.size);
+    check_sums(&all, stores);
     uint64_t n_carried = 0;
     for (unsigned i = 0; i < STORES; i++)
         n_carried += stats_of(stores[i]).puts - all.puts;
@@ -752,6 +780,8 @@ TEST(test_nobody_reads_foreign_kv)
             assert_true(n_results[expected[i]] > 0);
         assert_true(n_results[KVP_STORE_BAD] == 0 || rates[round % 4] > 0);
     }
+    for (unsigned f = 0; f < sizeof sums / sizeof *sums; f++)
+        assert_true(sums[f] > 0);
 }
 
 int main(int argc, char **argv)
