@@ -7,6 +7,7 @@
 #include "mocka.h"
 #include "store/redis/ages.h"
 #include "store/redis/form.h"
+#include "store/redis/link/tls.h"
 #include "store/redis/redis_map.h"
 
 /* -------------------------------------------------------------------------------------- the URL */
@@ -82,6 +83,40 @@ TEST(which_names_are_this_machine)
         struct kvpi_place_of_server place = {.port = 1};
         snprintf(place.host, sizeof place.host, "%s", cases[i].host);
         assert_int_equal(kvpi_place_is_loopback(&place), cases[i].is_loopback);
+    }
+}
+
+/* The name of a certificate has to be one that fits, and a certificate has a key. */
+TEST(what_a_url_says_of_tls)
+{
+    char longest[KVPI_PLACE_HOST + 1] = "";
+    const struct {
+        const char *options, *value;
+        const char *why; /* NULL: it is right */
+    } cases[] = {
+        {"name=", "h", NULL},
+        {"name=", "", "name is empty or too long"},
+        {"name=", longest, NULL},
+        {"cert=", "/nowhere", "cert and key go together"},
+        {"key=", "/nowhere", "cert and key go together"},
+        {"cert=/nowhere&key=", "/nowhere", "cert \"/nowhere\" cannot be read: "},
+        {"ca=", "/nowhere", "ca \"/nowhere\" cannot be read: "},
+    };
+    memset(longest, 'h', KVPI_PLACE_HOST - 1);
+    for (unsigned i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        struct kvpi_tls tls = {0};
+        struct kvpi_url url;
+        char text[400], why[300] = "";
+        const unsigned k = i < sizeof cases / sizeof *cases ? i : 2;
+        const char *expected = i == k ? cases[k].why : cases[1].why;
+        longest[KVPI_PLACE_HOST - 1] = i == k ? 0 : 'h'; /* at last it is too long */
+        snprintf(text, sizeof text, "rediss://h?%s%s", cases[k].options, cases[k].value);
+        assert_int_equal(kvpi_url_read(text, &url, NULL, 0), KVP_OK);
+        assert_int_equal(kvpi_tls_open(&tls, &url, why, sizeof why), expected ? KVP_E_ARG : KVP_OK);
+        assert_non_null(strstr(why, expected ? expected : ""));
+        if (!expected)
+            assert_string_equal(tls.name, cases[k].value);
+        kvpi_tls_close(&tls);
     }
 }
 
