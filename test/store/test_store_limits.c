@@ -125,6 +125,54 @@ TEST(test_nothing_is_served_past_its_age)
 }
 
 /* An age that is set later holds for what was written before. A clock that went back harms none. */
+static kvp_store *open_small(unsigned slots, const char *options)
+{
+    char url[100];
+    snprintf(url, sizeof url, "memory:?size=%u%s", slots * SLOT, options);
+    kvp_store_config config = record_config(url);
+    config.now = seconds_clock;
+    now_s = START;
+    return open_or_fail(&config, NULL);
+}
+
+/* Whatever is asked for, the slots of what is too old are given back: all of them, and once. */
+TEST(test_no_slot_keeps_what_is_too_old)
+{
+    for (unsigned slots = 1; slots <= 3; slots++) {
+        scoped_store *store = open_small(slots, "&max_age=10m");
+        for (unsigned chain = 0; chain < slots; chain++)
+            assert_int_equal(put(store, chain * DEPTH), KVP_STORE_OK);
+        now_s += 10 * MINUTE - 1;
+        assert_int_equal(get(store, 3 * DEPTH), KVP_STORE_ABSENT);
+        assert_fields(stats_of(store), records, slots, expired, 0);
+        now_s += 1;
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(get(store, 3 * DEPTH), KVP_STORE_ABSENT);
+            assert_fields(stats_of(store), records, 0, expired, slots, evicted, 0, dropped, 0);
+        }
+    }
+}
+
+/* A put of a record that is there makes it one that was used lately, as a hit does. */
+TEST(test_what_is_put_again_is_kept)
+{
+    for (int with_put = 0; with_put < 2; with_put++) {
+        scoped_store *store = open_small(3, "&quota=8192"); /* of each namespace one */
+        static struct record roots[4];
+        for (unsigned r = 0; r < 4; r++)
+            record_make(roots, r, 0, 600 + r);
+        for (unsigned r = 0; r < 3; r++)
+            assert_int_equal(record_put(store, &roots[r]), KVP_STORE_OK);
+        for (unsigned i = 0; i < 1024; i++) /* the order knows no shorter times */
+            assert_int_equal(record_get(store, &roots[2]), KVP_STORE_OK);
+        const uint32_t known = with_put ? record_put(store, &roots[0]) : KVP_STORE_KNOWN;
+        assert_int_equal(known, KVP_STORE_KNOWN);
+        assert_int_equal(record_put(store, &roots[3]), KVP_STORE_OK);
+        for (unsigned r = 0; r < 2; r++)
+            assert_int_equal(record_get(store, &roots[r]) == KVP_STORE_OK, r == (with_put ? 0 : 1));
+    }
+}
+
 TEST(test_an_age_holds_from_the_start_on)
 {
     for (int killed = 0; killed < 2; killed++) {
