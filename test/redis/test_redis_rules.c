@@ -115,6 +115,31 @@ TEST(what_a_get_costs)
     assert_int_equal(redis_server_asked("UNLINK"), 2);
 }
 
+/* A record as old as max_age is dropped by the get that finds it, and no other. */
+TEST(what_is_too_old_is_dropped)
+{
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    scoped_store *store = open_in_memory(ONE_SERVER "&max_age=2h", &redis_server_net, 0, NULL);
+    assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+    assert_int_equal(put(store, &record), KVP_STORE_OK);
+    assert_int_equal(put(store, &record), KVP_STORE_KNOWN);
+    simulated_ns += 7200 * SECOND - 1;
+    assert_int_equal(get(store, &record), KVP_STORE_OK);
+    assert_int_equal(stats_of(store).expired, 0);
+    assert_int_equal(redis_server_asked("UNLINK"), 0);
+    simulated_ns += 1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+        assert_fields(stats_of(store), expired, 1, dropped, 0, absent, 2 + (unsigned)i);
+        assert_int_equal(redis_server_asked("UNLINK"), 1);
+    }
+    simulated_ns -= 7300 * SECOND; /* the clock goes back: what is put now is young */
+    assert_int_equal(put(store, &record), KVP_STORE_OK);
+    simulated_ns -= 100 * SECOND;
+    assert_int_equal(get(store, &record), KVP_STORE_OK);
+}
+
 /* A hit renews the record and its ancestors, each once a minute. */
 TEST(hits_renew_once_a_minute)
 {
@@ -352,6 +377,36 @@ TEST(records_under_way_have_a_share_of_memory)
         for (int n = 0; n < N + 1; n++)
             assert_int_equal(input_result(store), KVP_STORE_FAILED);
         kvp_store_close(store);
+    }
+}
+
+/* What each server says of itself, added up; it is asked again after ten seconds. */
+TEST(servers_are_counted)
+{
+    struct record record;
+    record_of(&record, 0);
+    for (unsigned n = 1; n <= 2; n++) {
+        scoped_store *store = open_in_memory("redis://127.0.0.1:1?timeout=1s", &redis_server_net, 0,
+                                             n == 2 ? "127.0.0.1" : NULL);
+        struct record far;
+        record_of(&far, 1);
+        simulated_ns += SECOND;
+        for (int i = 0; i < 2; i++) { /* a connection to each */
+            assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+            assert_int_equal(get(store, &far), KVP_STORE_ABSENT);
+        }
+        assert_fields(stats_of(store), records, 3 * n, bytes, 1000 * n, size, (uint64_t)n << 30,
+                      evicted, 0);
+        expect_text(store, n == 1 ? "server 7.2.4, 8 connections"
+                                  : "server 7.2.4, 8 connections to each of 2 servers");
+        const unsigned n_asked = redis_server_asked("INFO");
+        simulated_ns += 9 * SECOND - 1; /* of the first server, which was asked at the opening */
+        assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+        assert_int_equal(redis_server_asked("INFO"), n_asked);
+        simulated_ns += 1;
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+        assert_int_equal(redis_server_asked("INFO"), n_asked + 1);
     }
 }
 
