@@ -276,8 +276,8 @@ static void say_info(void)
     char text[300];
     const int n =
         snprintf(text, sizeof text,
-                 "# Server\r\nredis_version:7.2.4\r\nused_memory:1000\r\nmaxmemory:%" PRIu64
-                 "\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:3\r\n"
+                 "# Server\r\nredis_version:7.2.4\r\nused_memory_peak:9\r\nused_memory:1000\r\n"
+                 "maxmemory_policy:volatile-ttl\r\nmaxmemory:%" PRIu64 "\r\nevicted_keys:3\r\n"
                  "cluster_enabled:%d\r\ndb0:keys=3,expires=3,avg_ttl=0\r\n",
                  server.max_memory, server.is_cluster);
     say_bulk(text, (size_t)n);

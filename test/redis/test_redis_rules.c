@@ -410,6 +410,42 @@ TEST(servers_are_counted)
     }
 }
 
+static void begin_gets(kvp_store *store, const struct record *record)
+{
+    static uint8_t kv[2][BLOCKS][BLOCK_BYTES];
+    for (int i = 0; i < 2; i++) { /* each on a connection of its own */
+        void *blocks[BLOCKS] = {kv[i][0], kv[i][1]};
+        assert_int_equal(kvp_store_get(store, &record->identity, blocks, 1), KVP_OK);
+    }
+}
+
+/* A server that does not tell is not asked once more meanwhile. */
+TEST(a_server_is_asked_once)
+{
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    scoped_store *store =
+        open_in_memory("redis://127.0.0.1:1?timeout=5s&connections=2", &redis_server_net, 0, NULL);
+    redis_server_clock(simulated_clock);
+    redis_server_trouble("GET", 1, REDIS_IS_SLOW);
+    begin_gets(store, &record);
+    assert_int_equal(input_result(store), KVP_STORE_ABSENT);
+    simulated_ns += 2 * SECOND;
+    assert_int_equal(input_result(store), KVP_STORE_ABSENT);
+    assert_int_equal(redis_server_asked("INFO"), 2);
+    simulated_ns += 11 * SECOND;
+    redis_server_trouble("INFO", 1, REDIS_IS_SLOW);
+    assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+    begin_gets(store, &record); /* one of them behind INFO */
+    assert_int_equal(input_result(store), KVP_STORE_ABSENT);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+    assert_false(redis_server_is_waiting_for_trouble());
+    assert_int_equal(redis_server_asked("INFO"), 3);
+    simulated_ns += 2 * SECOND;
+    assert_int_equal(input_result(store), KVP_STORE_ABSENT);
+}
+
 /* An open store does not evict. */
 TEST(nothing_is_evicted)
 {
