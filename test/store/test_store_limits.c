@@ -427,6 +427,7 @@ TEST(test_directories_without_a_writer_go_first)
 }
 
 static char unseen[64]; /* what has this in its path cannot be opened, or listed; "": all can */
+static int unseen_error = EMFILE;
 
 static int is_unseen(const char *path)
 {
@@ -435,13 +436,13 @@ static int is_unseen(const char *path)
 
 static int open_seen(void *context, const char *path, unsigned flags, int *out_file)
 {
-    return is_unseen(path) && strstr(path, "slab-") ? EMFILE
+    return is_unseen(path) && strstr(path, "slab-") ? unseen_error
                                                     : below.open(context, path, flags, out_file);
 }
 
 static int list_seen(void *context, const char *path, kvpi_disk_entry_fn entry, void *to)
 {
-    return is_unseen(path) ? EMFILE : below.list(context, path, entry, to);
+    return is_unseen(path) ? unseen_error : below.list(context, path, entry, to);
 }
 
 /* What of another model cannot be seen for a moment may be anything: nothing grows meanwhile,
@@ -474,6 +475,35 @@ TEST(test_what_cannot_be_seen_counts)
             assert_int_equal(stats.records, MANY);
         }
     }
+}
+
+/* What is gone, or is none of ours to see, counts nothing. */
+TEST(test_what_is_not_ours_does_not_count)
+{
+    static const struct {
+        int error;
+        uint32_t result;
+    } cases[] = {{ENOENT, KVP_STORE_OK},     {ENOTDIR, KVP_STORE_OK}, {EACCES, KVP_STORE_OK},
+                 {EPERM, KVP_STORE_OK},      {ELOOP, KVP_STORE_OK},   {EIO, KVP_STORE_NO_ROOM},
+                 {ENFILE, KVP_STORE_NO_ROOM}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int slabs = 0; slabs < 2; slabs++) {
+            make_sim(1);
+            kvp_store_close(open_model(1));
+            scoped_sim_store *other = open_model(1);
+            put_of(other, 1, 0, 1);
+            kvp_store *store = open_model(2);
+            snprintf(unseen, sizeof unseen, "/01080f161d242b32");
+            unseen_error = cases[i].error;
+            if (slabs)
+                disk.open = open_seen;
+            else
+                disk.list = list_seen;
+            assert_int_equal(put_one(store, 2, 0), cases[i].result);
+            *unseen = 0;
+            unseen_error = EMFILE;
+            kvp_store_close(store);
+        }
 }
 
 /* A directory of another version, or that cannot be listed, stays as it is: the store takes the

@@ -25,6 +25,7 @@ static struct {
     uint64_t slot; /* of slab 0: reading and writing it gives EIO; UINT64_MAX: none */
     int is_gone;   /* all slots do */
     int is_read_only;
+    int has_no_slabs; /* they cannot be opened */
 } fault;
 
 static int touches(uint64_t offset, int file)
@@ -51,6 +52,8 @@ static int layer_open(void *context, const char *path, unsigned flags, int *out_
 {
     if (fault.is_read_only && flags & (KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY))
         return EROFS;
+    if (fault.has_no_slabs && strstr(path, "/slab-"))
+        return EMFILE;
     return below.open(context, path, flags, out_file);
 }
 
@@ -211,6 +214,25 @@ TEST(test_a_disk_that_is_gone_is_left_alone)
         assert_int_equal(put(store, 1), KVP_STORE_FAILED);
     assert_int_equal(stats_of(store).away_ns, SECOND / 10);
     fault.is_gone = 0;
+}
+
+/* A start that cannot open what is there says so, and changes nothing. */
+TEST(test_slabs_that_cannot_be_opened_now)
+{
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    char why[300], expected[300];
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    kvp_store_close(store);
+    fault.has_no_slabs = 1;
+    assert_int_equal(try_open(NULL, 16, &store, why), KVP_E_IO);
+    snprintf(expected, sizeof expected, "the slabs in \"/kv/01080f161d242b32/w0\": %s",
+             strerror(EMFILE));
+    assert_string_equal(why, expected);
+    fault.has_no_slabs = 0;
+    store = open_store(NULL, 16);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */
