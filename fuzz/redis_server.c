@@ -52,6 +52,7 @@ static struct {
     int is_cluster;
     int is_patient;
     uint64_t max_memory;
+    unsigned page; /* names of a SCAN; 0: all */
     const char *second_host;
     const char *said; /* instead of all answers */
     unsigned n_asked[COMMANDS];
@@ -95,6 +96,7 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
     server.is_cluster = is_cluster;
     server.is_patient = 0;
     server.max_memory = UINT64_C(1) << 30;
+    server.page = 0;
     server.second_host = "127.0.0.1";
     server.said = NULL;
     memset(server.n_asked, 0, sizeof server.n_asked);
@@ -121,6 +123,11 @@ void redis_server_is_patient(int is_patient)
 void redis_server_memory(uint64_t max_memory)
 {
     server.max_memory = max_memory;
+}
+
+void redis_server_page(unsigned n_names)
+{
+    server.page = n_names;
 }
 
 void redis_server_clock(uint64_t (*now)(void *context))
@@ -269,8 +276,8 @@ static void say_info(void)
     char text[300];
     const int n =
         snprintf(text, sizeof text,
-                 "# Server\r\nredis_version:7.2.4\r\nused_memory:1000\r\nmaxmemory:%" PRIu64
-                 "\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:3\r\n"
+                 "# Server\r\nredis_version:7.2.4\r\nused_memory_peak:9\r\nused_memory:1000\r\n"
+                 "maxmemory_policy:volatile-ttl\r\nmaxmemory:%" PRIu64 "\r\nevicted_keys:3\r\n"
                  "cluster_enabled:%d\r\ndb0:keys=3,expires=3,avg_ttl=0\r\n",
                  server.max_memory, server.is_cluster);
     say_bulk(text, (size_t)n);
@@ -286,14 +293,22 @@ static void say_map(void)
     }
 }
 
-static void say_names(void)
+static int is_there(int value)
 {
-    int n = 0;
-    for (int i = 0; i < VALUES; i++)
-        n += values[i].n_bytes > 0 && !values[i].writer;
-    say("*2\r\n$1\r\n0\r\n*%d\r\n", n);
-    for (int i = 0; i < VALUES; i++)
-        if (values[i].n_bytes > 0 && !values[i].writer)
+    return values[value].n_bytes > 0 && !values[value].writer;
+}
+
+/* From the value with this number on; the cursor is the next one's. */
+static void say_names(uint64_t cursor)
+{
+    const int first = server.page > 0 && cursor < VALUES ? (int)cursor : 0;
+    unsigned n = 0;
+    int end = first;
+    for (; end < VALUES && (server.page == 0 || n < server.page); end++)
+        n += (unsigned)is_there(end);
+    say("*2\r\n$%d\r\n%d\r\n*%u\r\n", 1, end < VALUES ? end : 0, n);
+    for (int i = first; i < end; i++)
+        if (is_there(i))
             say_bulk(values[i].name, values[i].n_name);
 }
 
@@ -327,7 +342,7 @@ static void answer_right(const struct text *args, unsigned n_args)
         else
             say(is(args[0], "GET") ? "$-1\r\n" : "$0\r\n\r\n");
     } else if (is(args[0], "SCAN")) {
-        say_names();
+        say_names(server.page > 0 ? number_in(args[1]) : 0);
     } else {
         require(n_args >= 2 &&
                 (is(args[0], "EXISTS") || is(args[0], "UNLINK") || is(args[0], "PEXPIRE")));

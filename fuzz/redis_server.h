@@ -30,6 +30,9 @@ void redis_server_is_patient(int is_patient);
 /* What it says of its maxmemory, until the next begin. */
 void redis_server_memory(uint64_t max_memory);
 
+/* How many names a SCAN gives at most, until the next begin; 0: all. */
+void redis_server_page(unsigned n_names);
+
 /* The host of the second server in the map of a cluster, until the next begin. */
 void redis_server_host(const char *host);
 

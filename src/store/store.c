@@ -375,8 +375,6 @@ static struct kvpi_store_op *take_op(kvp_store *store, uint32_t kind, uint64_t t
     op->kind = kind;
     op->tag = tag;
     op->accepted_ns = store->config.now(store->config.now_context);
-    op->n_spans = 0;
-    op->place = (struct kvpi_place){0};
     op->fault = KVPI_RECORD_GOOD;
     op->io_failed = 0;
     op->outcome = KVP_STORE_OK;

@@ -37,7 +37,7 @@ static kvp_status memory_open(const struct kvpi_backend_config *config, void **o
                         (unsigned long long)size, (unsigned long long)slot_bytes);
     struct memory *memory = calloc(1, sizeof *memory);
     if (!memory)
-        return KVP_E_NO_MEMORY;
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     memory->catalog.slot_bytes = slot_bytes;
     status = kvpi_catalog_limit(&memory->catalog, config, out_why, why_bytes);
     if (status != KVP_OK) {
@@ -48,7 +48,7 @@ static kvp_status memory_open(const struct kvpi_backend_config *config, void **o
     status = kvpi_index_open(&memory->catalog.index, (uint32_t)n);
     if (status != KVP_OK || !memory->slots) {
         memory_close(memory);
-        return KVP_E_NO_MEMORY;
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     }
     memory->catalog.index.has_quota = memory->catalog.quota_slots > 0;
     kvpi_index_free(&memory->catalog.index, (uint32_t)n);

@@ -10,10 +10,7 @@ kvp_status kvpi_spaces_open(struct kvpi_spaces *spaces, uint32_t n)
         spaces->n_buckets *= 2;
     spaces->items = calloc(spaces->n, sizeof *spaces->items);
     spaces->table = calloc(spaces->n_buckets, sizeof *spaces->table);
-    if (spaces->items && spaces->table)
-        return KVP_OK;
-    kvpi_spaces_close(spaces);
-    return KVP_E_NO_MEMORY;
+    return spaces->items && spaces->table ? KVP_OK : KVP_E_NO_MEMORY;
 }
 
 void kvpi_spaces_close(struct kvpi_spaces *spaces)

@@ -232,7 +232,6 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
     store->n_begun--;
     op->begun = 0;
     if (op->io_failed) {
-        clear_bits(op);
         note_failure(store);
     } else if (op->outcome != KVP_STORE_AWAY) {
         note_success(store);

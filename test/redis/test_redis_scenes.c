@@ -483,6 +483,177 @@ TEST(many_renewals_before_a_put)
     }
 }
 
+/* Only a large record is an array, of three fields, each of which may be missing. */
+TEST(arrays_that_are_no_record)
+{
+    static const struct {
+        const char *said;
+        uint32_t large;
+    } answers[] = {
+        {"*0\r\n", KVP_STORE_FAILED},
+        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", KVP_STORE_FAILED},
+        {"*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n", KVP_STORE_FAILED},
+        {"*3\r\n:1\r\n:2\r\n:3\r\n", KVP_STORE_FAILED},
+        {"*3\r\n+a\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_FAILED},
+        {"*3\r\n*0\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_FAILED},
+        {"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n", KVP_STORE_BAD},
+        {"*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n", KVP_STORE_BAD},
+        {"*3\r\n$-1\r\n$1\r\nb\r\n$-1\r\n", KVP_STORE_BAD},
+        {"*3\r\n$-1\r\n$-1\r\n$-1\r\n", KVP_STORE_ABSENT},
+    };
+    for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+        scoped_store *store =
+            open_in_memory("redis://127.0.0.1:1?timeout=1s", &redis_server_net, 0, NULL);
+        redis_server_say(answers[i].said);
+        const uint32_t result = get(store, &chain[0]);
+        if (result != (BLOCKS_ARE_LARGE ? answers[i].large : KVP_STORE_FAILED))
+            fail_msg("%s: %u", answers[i].said, result);
+        redis_server_say(NULL);
+        assert_int_equal(put(store, &chain[0]), KVP_STORE_OK);
+        assert_int_equal(get(store, &chain[0]), KVP_STORE_OK);
+    }
+}
+
+/* ------------------------------------------------------------------------------- for operators */
+
+enum { N_WALKED = 5 };
+
+static struct {
+    unsigned n_servers;
+    unsigned n_records[N_WALKED]; /* how often each was told */
+    unsigned n_wrong;
+    uint64_t goes;              /* bit i: record i is to go */
+    size_t n_expected;          /* bytes of a record */
+    kvp_store_directory server; /* the last one */
+} walked;
+
+static struct record walked_records[N_WALKED];
+
+static void note_server(void *context, const kvp_store_directory *server)
+{
+    static const char *const paths[] = {"redis://127.0.0.1:1", "redis://127.0.0.1:2"};
+    (void)context;
+    walked.n_wrong += strcmp(server->path, paths[walked.n_servers % 2]) != 0;
+    walked.n_servers++;
+    walked.server = *server;
+}
+
+static int note_record(void *context, const char *name, const uint8_t *bytes, size_t n_bytes)
+{
+    struct kvpi_ages ages = {.tags = TAGS, .is_large = BLOCKS_ARE_LARGE};
+    const kvp_digest fingerprint = input_digest(1);
+    char own[KVPI_AGES_NAME];
+    unsigned i = 0;
+    (void)context;
+    assert_int_equal(kvpi_ages_open(&ages, &fingerprint), KVP_OK);
+    for (; i < N_WALKED; i++) {
+        kvpi_ages_name(&ages, &walked_records[i].key, own);
+        if (strcmp(own, name) == 0)
+            break;
+    }
+    kvpi_ages_close(&ages);
+    if (i == N_WALKED)
+        return (int)++walked.n_wrong;
+    walked.n_records[i]++;
+    walked.n_wrong += n_bytes != walked.n_expected;
+    if (n_bytes > 4096)
+        walked.n_wrong += memcmp(bytes + 4096, walked_records[i].kv, n_bytes - 4096) != 0;
+    return (int)(walked.goes >> i & 1);
+}
+
+static kvp_status walk(size_t n_bytes, int with_records)
+{
+    const struct kvpi_walk all = {
+        .n_bytes = n_bytes, .server = note_server, .record = with_records ? note_record : NULL};
+    struct kvpi_url url;
+    char why[300] = "";
+    const uint64_t goes = walked.goes;
+    memset(&walked, 0, sizeof walked);
+    walked.goes = goes;
+    walked.n_expected = n_bytes == SIZE_MAX ? 4096 + BLOCKS * BLOCK_BYTES
+                        : BLOCKS_ARE_LARGE  ? 4096
+                                            : n_bytes;
+    assert_int_equal(kvpi_url_read("redis://127.0.0.1:1?timeout=1s", &url, NULL, 0), KVP_OK);
+    const kvp_status status = kvpi_redis_walk(&redis_server_net, &url, &all, why, sizeof why);
+    if (status == KVP_E_IO && !strstr(why, "the server at 127.0.0.1:1: "))
+        fail_msg("%s", why);
+    return status;
+}
+
+static kvp_store *open_walked(int is_cluster)
+{
+    kvp_store *store = open_in_memory("redis://127.0.0.1:1?timeout=1s", &redis_server_net, 0,
+                                      is_cluster ? "127.0.0.1" : NULL);
+    for (unsigned i = 0; i < N_WALKED; i++) {
+        make_record(&walked_records[i], 20 + i, 0, NULL);
+        assert_int_equal(put(store, &walked_records[i]), KVP_STORE_OK);
+    }
+    walked.goes = 0;
+    return store;
+}
+
+/* All records of each server, whole or their beginnings, however many names come at once. */
+TEST(a_walk_tells_all)
+{
+    for (unsigned page = 0; page <= N_WALKED + 1; page++)
+        for (int is_cluster = 0; is_cluster < 2; is_cluster++)
+            for (int depth = 0; depth < 3; depth++) {
+                kvp_store *store = open_walked(is_cluster);
+                redis_server_page(page);
+                assert_int_equal(walk(depth == 2 ? SIZE_MAX : 256, depth > 0), KVP_OK);
+                assert_fields(walked, n_wrong, 0, n_servers, 1 + is_cluster);
+                assert_fields(walked.server, status, KVP_OK, records, N_WALKED, bytes, 1000,
+                              slot_bytes, 100000);
+                /* Of the first names only. */
+                assert_int_equal(redis_server_asked("MEMORY"),
+                                 (page > 0 && page < N_WALKED ? page : N_WALKED) *
+                                     (unsigned)(1 + is_cluster));
+                for (unsigned i = 0; i < N_WALKED; i++)
+                    assert_int_equal(walked.n_records[i], depth > 0 ? 1 + is_cluster : 0);
+                kvp_store_close(store);
+                assert_int_equal(redis_server_open(), 0);
+            }
+}
+
+TEST(a_walk_drops_what_goes)
+{
+    for (int whole = 0; whole < 2; whole++) {
+        kvp_store *store = open_walked(0);
+        walked.goes = 1 << 1 | 1 << 4;
+        redis_server_page(3);
+        assert_int_equal(walk(whole ? SIZE_MAX : 256, 1), KVP_OK);
+        assert_int_equal(redis_server_asked("UNLINK"), 2);
+        assert_int_equal(walked.n_wrong, 0);
+        for (unsigned i = 0; i < N_WALKED; i++)
+            assert_int_equal(get(store, &walked_records[i]),
+                             walked.goes >> i & 1 ? KVP_STORE_ABSENT : KVP_STORE_OK);
+        kvp_store_close(store);
+    }
+}
+
+/* An error, or a connection that ends, ends the walk; but what records take need not be told. */
+TEST(a_walk_that_fails)
+{
+    static const char *const commands[] = {"SCAN", BLOCKS_ARE_LARGE ? "HMGET" : "GET",
+                                           BLOCKS_ARE_LARGE ? "HGET" : "GETRANGE", "UNLINK",
+                                           "MEMORY"};
+    for (unsigned i = 0; i < sizeof commands / sizeof *commands; i++)
+        for (int is_last = 0; is_last < 2; is_last++) {
+            kvp_store *store = open_walked(0);
+            const int is_memory = strcmp(commands[i], "MEMORY") == 0;
+            walked.goes = 1 << 1;
+            redis_server_trouble(commands[i], i == 1 ? N_WALKED : 1,
+                                 is_last ? REDIS_IS_LAST : REDIS_FAILS);
+            assert_int_equal(walk(i == 1 ? SIZE_MAX : 256, 1),
+                             is_memory && !is_last ? KVP_OK : KVP_E_IO);
+            assert_int_equal(walked.server.slot_bytes,
+                             i == 0 || (is_memory && is_last) ? 0 : 100000);
+            assert_false(redis_server_is_waiting_for_trouble());
+            kvp_store_close(store);
+            assert_int_equal(redis_server_open(), 0);
+        }
+}
+
 int main(void)
 {
     for (unsigned i = 0; i <= CHAIN; i++)

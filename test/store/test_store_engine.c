@@ -351,7 +351,7 @@ static void expect_threads(int error, const char *part)
     assert_int_equal(try_open("&engine=io_uring", &store, why, sizeof why), KVP_E_IO);
     assert_non_null(strstr(why, part));
     assert_int_equal(try_open("&engine=threads", &store, why, sizeof why), KVP_OK);
-    expect_description(store, "as asked for");
+    expect_description(store, "0 threads, as asked for; through the page cache");
     end_world(store);
 }
 

@@ -131,7 +131,11 @@ static kvp_status try_open(const char *engine, int is_real, kvp_store **out_stor
     kvp_store_config config = record_config(url);
     config.now = test_clock;
     *out_store = NULL;
-    return kvpi_store_open(&config, is_real ? NULL : &on_sim, out_store, why, sizeof why);
+    const kvp_status status =
+        kvpi_store_open(&config, is_real ? NULL : &on_sim, out_store, why, sizeof why);
+    assert_int_equal(!*why, status == KVP_OK);
+    assert_null(strchr(why, '%'));
+    return status;
 }
 
 /* A chain by one writer, and what is behind it by another. */
@@ -219,6 +223,25 @@ TEST(test_each_allocation_fails)
     }
 }
 
+TEST(test_each_allocation_of_a_store_in_memory_fails)
+{
+    const kvp_store_config config = record_config("memory:?size=1MiB");
+    kvp_status status = KVP_E_NO_MEMORY;
+    uint32_t n = 0;
+    while (status != KVP_OK) {
+        kvp_store *store = NULL;
+        char why[300];
+        n_allocations = 0;
+        fails_at = ++n;
+        status = kvp_store_open(&config, &store, why, sizeof why);
+        fails_at = 0;
+        assert_true(status == KVP_OK || status == KVP_E_NO_MEMORY);
+        assert_int_equal(!*why, status == KVP_OK);
+        kvp_store_close(store);
+    }
+    assert_true(n > 10);
+}
+
 /* A stack that cannot be made leaves its stores alone; once it is there, it takes no memory. */
 TEST(test_each_allocation_of_a_stack_fails)
 {
@@ -236,9 +259,11 @@ TEST(test_each_allocation_of_a_stack_fails)
     while (status != KVP_OK) {
         n_allocations = 0;
         fails_at = ++n;
-        status = kvp_store_stack_open(&stacked, &stack, NULL, 0);
+        char why[300];
+        status = kvp_store_stack_open(&stacked, &stack, why, sizeof why);
         fails_at = 0;
         assert_true(status == KVP_OK || status == KVP_E_NO_MEMORY);
+        assert_int_equal(!*why, status == KVP_OK);
     }
     assert_true(n > 10);
     fails_at = UINT32_MAX; /* counts, from here on */

@@ -6,6 +6,7 @@
 
 #include "mocka.h"
 #include "sim_disk.h"
+#include "store/file/home.h"
 #include "store/file/log.h"
 #include "store/file/recover.h"
 #include "store/file/slabs.h"
@@ -53,6 +54,20 @@ static void change_header(unsigned at, unsigned n_bytes, uint64_t value, int wit
     if (with_sum)
         kvpi_put64(header + 56, XXH3_64bits(header, 56));
     assert_true(sim_disk_poke(sim, LOG, 0, header, sizeof header));
+}
+
+/* The longest path that there is room for; a longer one is none. */
+TEST(test_paths_are_not_cut)
+{
+    static char directory[KVPI_PATH_BYTES + 1];
+    char path[KVPI_PATH_BYTES];
+    for (size_t n = KVPI_PATH_BYTES - 3; n <= KVPI_PATH_BYTES; n++) {
+        memset(directory, 'd', n);
+        kvpi_path_join(path, directory, "f"); /* two bytes more */
+        assert_int_equal(strlen(path), n + 2 < KVPI_PATH_BYTES ? n + 2 : 0);
+        kvpi_path_copy(path, directory);
+        assert_int_equal(strlen(path), n < KVPI_PATH_BYTES ? n : 0);
+    }
 }
 
 TEST(test_headers)

@@ -172,7 +172,8 @@ TEST(test_the_limit_holds_and_leaves_go_first)
         make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
         /* Eight slots: for the ninth of one chain there is nothing that it does not need. */
         assert_int_equal(put(store, &chain[i]), i < 8 ? KVP_STORE_OK : KVP_STORE_NO_ROOM);
-        assert_true(stats_of(store).bytes <= 37568);
+        const unsigned n = i < 8 ? i + 1 : 8;
+        assert_fields(stats_of(store), records, n, bytes, n * 4696, size, 8 * 4696);
     }
     struct record root;
     make_record(&root, 2, 0, NULL);
@@ -183,6 +184,53 @@ TEST(test_the_limit_holds_and_leaves_go_first)
 }
 
 /* ------------------------------------------------------------------------------------ the queue */
+
+static uint64_t now;
+
+static uint64_t test_clock(void *context)
+{
+    (void)context;
+    return now;
+}
+
+/* Nanoseconds between the call and the end, and the bucket that counts them. */
+TEST(test_times_are_counted_by_size)
+{
+    static const struct {
+        int64_t took;
+        unsigned bucket;
+    } cases[] = {{0, 0},
+                 {-5, 0}, /* the clock went back: none */
+                 {1023, 0},
+                 {1024, 1},
+                 {2047, 1},
+                 {2048, 2},
+                 {(INT64_C(1) << 40) - 1, 30},
+                 {INT64_C(1) << 40, 31},
+                 {INT64_C(1) << 50, 31}};
+    kvp_store_config config = config_of(url_8);
+    config.now = test_clock;
+    scoped_store *store = open_store(&config);
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kvp_store_stats before = stats_of(store);
+        const uint64_t took = cases[i].took > 0 ? (uint64_t)cases[i].took : 0;
+        now = UINT64_C(1) << 60;
+        assert_int_equal(kvp_store_get(store, &record.identity, record.blocks, 8), KVP_OK);
+        assert_int_equal(kvp_store_put(store, &record.identity, record.blocks, 7), KVP_OK);
+        now += (uint64_t)cases[i].took;
+        (void)input_result(store);
+        (void)input_result(store);
+        const kvp_store_stats after = stats_of(store);
+        for (unsigned b = 0; b < KVP_STORE_LATENCIES; b++) {
+            assert_int_equal(after.get_ns[b] - before.get_ns[b], b == cases[i].bucket);
+            assert_int_equal(after.put_ns[b] - before.put_ns[b], b == cases[i].bucket);
+        }
+        assert_int_equal(after.get_sum_ns - before.get_sum_ns, took);
+        assert_int_equal(after.put_sum_ns - before.put_sum_ns, took);
+    }
+}
 
 TEST(test_a_full_queue_says_again)
 {
@@ -263,14 +311,18 @@ TEST(test_open_names_what_is_wrong)
     REFUSE(struct_size, 8, "struct_size");
     REFUSE(fingerprint, (kvp_digest){{0}}, "fingerprint");
     REFUSE(block_tokens, 0, "block_tokens");
-    REFUSE(n_groups, 9, "n_groups");
+    REFUSE(block_tokens, KVP_BLOCK_TOKENS_MAX + 1, "block_tokens");
+    REFUSE(n_groups, 0, "n_groups");
+    REFUSE(n_groups, KVP_GROUPS_MAX + 1, "n_groups");
     REFUSE(n_groups, 2, "block_bytes");
+    REFUSE(block_bytes[0], UINT64_C(1) << 31, "block_bytes");
     REFUSE(record_blocks, 3, "record_blocks");
     REFUSE(record_blocks, 128, "record_blocks");
     REFUSE(group_tokens[0], 3 * TOKENS, "group_tokens");
     REFUSE(group_tokens[0], 4 * TOKENS, "group_tokens");
-    REFUSE(key_bytes, 1 << 21, "key_bytes");
+    REFUSE(key_bytes, (1 << 20) + 1, "key_bytes");
     REFUSE(max_ops, 0, "max_ops");
+    REFUSE(max_ops, KVP_STORE_QUEUE_MAX + 1, "max_ops");
     REFUSE(threads, 2, "threads");
     REFUSE(secret_bytes, 16, "secret");
     REFUSE(url, NULL, "url");
@@ -297,6 +349,42 @@ TEST(test_open_names_what_is_wrong)
     assert_int_equal(kvp_store_open(NULL, &store, NULL, 0), KVP_E_ARG);
     config = config_of(url_8);
     assert_int_equal(kvp_store_open(&config, NULL, NULL, 0), KVP_E_ARG);
+    static const char secret[1025];
+    config.secret = secret;
+    for (unsigned i = 0; i < 4; i++) {
+        static const uint32_t lengths[] = {15, 16, 1024, 1025};
+        config.secret_bytes = lengths[i];
+        const kvp_status expected = i == 1 || i == 2 ? KVP_OK : KVP_E_ARG;
+        assert_int_equal(kvp_store_open(&config, &store, NULL, 0), expected);
+        kvp_store_close(expected == KVP_OK ? store : NULL);
+    }
+}
+
+/* The most of each is no mistake, and works. */
+TEST(test_the_most_is_accepted)
+{
+    kvp_store_config config = config_of("memory:?size=4MiB");
+    config.max_ops = KVP_STORE_QUEUE_MAX;
+    config.n_groups = KVP_GROUPS_MAX;
+    for (unsigned g = 1; g < KVP_GROUPS_MAX; g++)
+        config.block_bytes[g] = BLOCK_BYTES;
+    kvp_store *store = open_store(&config);
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    record.identity.group = KVP_GROUPS_MAX - 1;
+    for (unsigned i = 0; i < KVP_STORE_QUEUE_MAX; i++)
+        assert_int_equal(kvp_store_put(store, &record.identity, record.blocks, 7), KVP_OK);
+    assert_int_equal(kvp_store_sync(store, 7), KVP_E_AGAIN);
+    for (unsigned i = 0; i < KVP_STORE_QUEUE_MAX; i++)
+        (void)input_result(store);
+    assert_fields(stats_of(store), stored, 1, known, KVP_STORE_QUEUE_MAX - 1, queued, 0);
+    kvp_store_close(store);
+    config = config_of("memory:?size=4MiB");
+    config.block_tokens = KVP_BLOCK_TOKENS_MAX;
+    config.key_bytes = 1 << 20;
+    config.max_ops = 1;
+    store = open_store(&config);
+    kvp_store_close(store);
 }
 
 TEST(test_records_that_do_not_fit_are_refused)
@@ -343,6 +431,10 @@ TEST(test_records_that_do_not_fit_are_refused)
     assert_int_equal(kvp_store_wait(NULL, 0), KVP_E_ARG);
     assert_int_equal(kvp_store_work(NULL, NULL), KVP_E_ARG);
     assert_int_equal(kvp_store_stats_get(store, NULL), KVP_E_ARG);
+    char text[8];
+    assert_int_equal(kvp_store_describe(store, text, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_describe(store, NULL, 8), KVP_E_ARG);
+    assert_int_equal(kvp_store_describe(NULL, text, 8), KVP_E_ARG);
     assert_int_equal(kvp_store_fd(NULL), -1);
     assert_int_equal(kvp_store_record_blocks(NULL), 0);
     assert_int_equal(stats_of(store).queued, 0);

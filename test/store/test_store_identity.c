@@ -365,7 +365,13 @@ TEST(test_calls_refuse_what_is_wrong)
     kvp_digest two[2];
     bad.unit_tokens = 0;
     assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    bad.unit_tokens = KVP_BLOCK_TOKENS_MAX + 1;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    bad.unit_tokens = KVP_BLOCK_TOKENS_MAX;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_OK);
     bad = good;
+    bad.first_position = UINT32_MAX - 47;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_OK);
     bad.first_position = 8;
     assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
     bad.first_position = UINT32_MAX - 15;
@@ -382,6 +388,22 @@ TEST(test_calls_refuse_what_is_wrong)
     assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_OK);
     keys[1].begin = 1;
     assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    static const char bytes[KVP_KEY_MAX_BYTES + 1];
+    const struct {
+        kvp_key key;
+        kvp_status status;
+    } cases[] = {
+        {{.end = 1, .n_bytes = KVP_KEY_MAX_BYTES, .bytes = bytes}, KVP_OK},
+        {{.end = 1, .n_bytes = KVP_KEY_MAX_BYTES + 1, .bytes = bytes}, KVP_E_ARG},
+        {{.end = 1, .n_bytes = 1}, KVP_E_ARG},
+        {{.begin = 1, .end = 1}, KVP_E_ARG},
+        {{.begin = 31, .end = 32}, KVP_OK},
+    };
+    bad.n_keys = 1;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bad.keys = &cases[i].key;
+        assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), cases[i].status);
+    }
 }
 
 TEST_MAIN(open_digester, close_digester)

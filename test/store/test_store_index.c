@@ -218,6 +218,25 @@ TEST(test_the_coldest_leaf_goes_first)
     kvpi_index_close(&index);
 }
 
+/* Of all entries, and of one namespace: so many are looked at, from the cold end on. */
+TEST(test_a_victim_is_not_looked_for_for_ever)
+{
+    struct kvpi_index index;
+    assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+    index.has_quota = 1;
+    kvpi_index_free(&index, SLOTS);
+    for (uint32_t k = 0; k < 4; k++)
+        kvpi_index_pin(&index, add_ready(&index, k, KVPI_INDEX_NONE));
+    const uint32_t last = add_ready(&index, 4, KVPI_INDEX_NONE);
+    const uint32_t space = index.entries[last].space;
+    for (uint32_t limit = 0; limit < 7; limit++) {
+        const uint32_t expected = limit < 5 ? KVPI_INDEX_NONE : last;
+        assert_int_equal(kvpi_index_victim(&index, limit), expected);
+        assert_int_equal(kvpi_index_victim_of(&index, space, limit), expected);
+    }
+    kvpi_index_close(&index);
+}
+
 /* A touch moves an entry once in an epoch: the second one costs no more than a look. */
 TEST(test_a_second_touch_moves_nothing)
 {

@@ -125,6 +125,54 @@ TEST(test_nothing_is_served_past_its_age)
 }
 
 /* An age that is set later holds for what was written before. A clock that went back harms none. */
+static kvp_store *open_small(unsigned slots, const char *options)
+{
+    char url[100];
+    snprintf(url, sizeof url, "memory:?size=%u%s", slots * SLOT, options);
+    kvp_store_config config = record_config(url);
+    config.now = seconds_clock;
+    now_s = START;
+    return open_or_fail(&config, NULL);
+}
+
+/* Whatever is asked for, the slots of what is too old are given back: all of them, and once. */
+TEST(test_no_slot_keeps_what_is_too_old)
+{
+    for (unsigned slots = 1; slots <= 3; slots++) {
+        scoped_store *store = open_small(slots, "&max_age=10m");
+        for (unsigned chain = 0; chain < slots; chain++)
+            assert_int_equal(put(store, chain * DEPTH), KVP_STORE_OK);
+        now_s += 10 * MINUTE - 1;
+        assert_int_equal(get(store, 3 * DEPTH), KVP_STORE_ABSENT);
+        assert_fields(stats_of(store), records, slots, expired, 0);
+        now_s += 1;
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(get(store, 3 * DEPTH), KVP_STORE_ABSENT);
+            assert_fields(stats_of(store), records, 0, expired, slots, evicted, 0, dropped, 0);
+        }
+    }
+}
+
+/* A put of a record that is there makes it one that was used lately, as a hit does. */
+TEST(test_what_is_put_again_is_kept)
+{
+    for (int with_put = 0; with_put < 2; with_put++) {
+        scoped_store *store = open_small(3, "&quota=8192"); /* of each namespace one */
+        static struct record roots[4];
+        for (unsigned r = 0; r < 4; r++)
+            record_make(roots, r, 0, 600 + r);
+        for (unsigned r = 0; r < 3; r++)
+            assert_int_equal(record_put(store, &roots[r]), KVP_STORE_OK);
+        for (unsigned i = 0; i < 1024; i++) /* the order knows no shorter times */
+            assert_int_equal(record_get(store, &roots[2]), KVP_STORE_OK);
+        const uint32_t known = with_put ? record_put(store, &roots[0]) : KVP_STORE_KNOWN;
+        assert_int_equal(known, KVP_STORE_KNOWN);
+        assert_int_equal(record_put(store, &roots[3]), KVP_STORE_OK);
+        for (unsigned r = 0; r < 2; r++)
+            assert_int_equal(record_get(store, &roots[r]) == KVP_STORE_OK, r == (with_put ? 0 : 1));
+    }
+}
+
 TEST(test_an_age_holds_from_the_start_on)
 {
     for (int killed = 0; killed < 2; killed++) {
@@ -178,6 +226,30 @@ TEST(test_a_start_keeps_to_its_size)
         config.now = seconds_clock;
         assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0), KVP_OK);
         assert_int_equal(sim_disk_has(sim, left), slots == 64);
+    }
+}
+
+TEST(test_a_size_has_room_for_a_record)
+{
+    static const struct {
+        const char *size;
+        const char *why; /* NULL: it is right */
+    } cases[] = {
+        {"8447B", "size is 8447, expected room for 1 to 2^31-1 records of 8192 bytes"},
+        {"8448B", NULL},
+        {"18141941858304B", "expected room for 1 to 2^31-1 records of 8192 bytes"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char url[64], why[300];
+        kvp_store *store = NULL;
+        make_sim(1);
+        snprintf(url, sizeof url, "file:/kv?size=%s", cases[i].size);
+        const kvp_store_config config = record_config(url);
+        assert_int_equal(kvpi_store_open(&config, on_sim(), &store, why, sizeof why),
+                         cases[i].why ? KVP_E_ARG : KVP_OK);
+        if (cases[i].why)
+            assert_non_null(strstr(why, cases[i].why));
+        end_sim(store);
     }
 }
 
@@ -355,6 +427,7 @@ TEST(test_directories_without_a_writer_go_first)
 }
 
 static char unseen[64]; /* what has this in its path cannot be opened, or listed; "": all can */
+static int unseen_error = EMFILE;
 
 static int is_unseen(const char *path)
 {
@@ -363,13 +436,13 @@ static int is_unseen(const char *path)
 
 static int open_seen(void *context, const char *path, unsigned flags, int *out_file)
 {
-    return is_unseen(path) && strstr(path, "slab-") ? EMFILE
+    return is_unseen(path) && strstr(path, "slab-") ? unseen_error
                                                     : below.open(context, path, flags, out_file);
 }
 
 static int list_seen(void *context, const char *path, kvpi_disk_entry_fn entry, void *to)
 {
-    return is_unseen(path) ? EMFILE : below.list(context, path, entry, to);
+    return is_unseen(path) ? unseen_error : below.list(context, path, entry, to);
 }
 
 /* What of another model cannot be seen for a moment may be anything: nothing grows meanwhile,
@@ -402,6 +475,35 @@ TEST(test_what_cannot_be_seen_counts)
             assert_int_equal(stats.records, MANY);
         }
     }
+}
+
+/* What is gone, or is none of ours to see, counts nothing. */
+TEST(test_what_is_not_ours_does_not_count)
+{
+    static const struct {
+        int error;
+        uint32_t result;
+    } cases[] = {{ENOENT, KVP_STORE_OK},     {ENOTDIR, KVP_STORE_OK}, {EACCES, KVP_STORE_OK},
+                 {EPERM, KVP_STORE_OK},      {ELOOP, KVP_STORE_OK},   {EIO, KVP_STORE_NO_ROOM},
+                 {ENFILE, KVP_STORE_NO_ROOM}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int slabs = 0; slabs < 2; slabs++) {
+            make_sim(1);
+            kvp_store_close(open_model(1));
+            scoped_sim_store *other = open_model(1);
+            put_of(other, 1, 0, 1);
+            kvp_store *store = open_model(2);
+            snprintf(unseen, sizeof unseen, "/01080f161d242b32");
+            unseen_error = cases[i].error;
+            if (slabs)
+                disk.open = open_seen;
+            else
+                disk.list = list_seen;
+            assert_int_equal(put_one(store, 2, 0), cases[i].result);
+            *unseen = 0;
+            unseen_error = EMFILE;
+            kvp_store_close(store);
+        }
 }
 
 /* A directory of another version, or that cannot be listed, stays as it is: the store takes the

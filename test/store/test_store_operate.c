@@ -173,6 +173,36 @@ TEST(test_a_scan_tells_what_is_there)
     }
 }
 
+/* What is not named as a store names it is none of its directories. */
+TEST(test_other_directories_are_left_alone)
+{
+    static const char *const names[][2] = {
+        {"01080f161d242b3g", "w0"},  {"01080F161D242B32", "w0"}, {"01080f161d242b3", "w0"},
+        {"01080f161d242b320", "w0"}, {"/1080f161d242b32", "w0"}, {":1080f161d242b32", "w0"},
+        {"`1080f161d242b32", "w0"},  {"01080f161d242b32", "x1"}, {"01080f161d242b32", "w"},
+        {"01080f161d242b32", "w/"},  {"01080f161d242b32", "w:"},
+    };
+    const kvp_store_match all = {.written_before = UINT64_MAX};
+    kvp_store_cleaned cleaned;
+    kvp_store_close(begin(3, 0));
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[100];
+        snprintf(path, sizeof path, "/kv/%s", names[i][0]);
+        assert_int_equal(disk.make_directory(disk.context, path), 0);
+        snprintf(path, sizeof path, "/kv/%s/%s", names[i][0], names[i][1]);
+        assert_int_equal(disk.make_directory(disk.context, path), 0);
+    }
+    scan(KVP_SCAN_RECORDS);
+    assert_fields(seen, n_directories, 1, n_records, 3);
+    static const uint8_t fingerprint[8] = {0x01, 0x08, 0x0f, 0x16, 0x1d, 0x24, 0x2b, 0x32};
+    assert_memory_equal(seen.directory.fingerprint, fingerprint, 8);
+    assert_int_equal(disk.make_directory(disk.context, "/kv/abcdef9012345678"), 0);
+    assert_int_equal(disk.make_directory(disk.context, "/kv/abcdef9012345678/w9"), 0);
+    assert_int_equal(kvpi_survey_clean(&disk, "/kv", &all, &cleaned, NULL, 0), KVP_OK);
+    assert_fields(cleaned, directories, 2, records, 3, unknown, 1, in_use, 0);
+    sim_disk_destroy(sim);
+}
+
 /* --------------------------------------------------------------------------------- bad records */
 
 static void flip(const char *file, uint64_t offset)
@@ -471,8 +501,16 @@ TEST(test_urls_and_options_are_checked)
     options.depth = 9;
     assert_int_equal(kvp_store_scan("file:.", &options, NULL, 0), KVP_E_ARG);
     options = options_of(0);
-    options.secret_bytes = 3;
+    options.secret_bytes = 16;
     assert_int_equal(kvp_store_scan("file:.", &options, NULL, 0), KVP_E_ARG);
+    static const char bytes[1025];
+    options.secret = bytes;
+    for (unsigned i = 0; i < 4; i++) {
+        static const size_t lengths[] = {15, 16, 1024, 1025};
+        options.secret_bytes = lengths[i];
+        assert_int_equal(kvp_store_scan("file:/nowhere", &options, NULL, 0),
+                         i == 1 || i == 2 ? KVP_E_IO : KVP_E_ARG);
+    }
     options.struct_size = 1;
     assert_int_equal(kvp_store_scan("file:.", &options, NULL, 0), KVP_E_ARG);
     assert_string_equal(kvp_found_name(KVP_BAD_PAYLOAD), "payload");

@@ -276,8 +276,9 @@ static kvp_digest key_of(uint32_t number)
 }
 
 /* A log of records in slots 0, 1, 2 ..., by a writer that may have `n_slots`. */
-static void write_log(uint32_t n_slots, uint32_t n_records)
+static void write_log_at(const char *home, uint32_t n_slots, uint32_t n_records)
 {
+    char path[64];
     static uint8_t buffer[KVPI_LOG_BUFFER];
     const struct kvpi_log_form form = {.slot_bytes = SLOT,
                                        .header_bytes = 4096,
@@ -286,8 +287,9 @@ static void write_log(uint32_t n_slots, uint32_t n_records)
                                        .slab_slots = 64,
                                        .n_slots = n_slots};
     struct kvpi_log log;
-    assert_int_equal(disk.make_directory(disk.context, WRITER), 0);
-    assert_int_equal(kvpi_log_create(&log, &disk, WRITER "/log", &form, 5), 0);
+    snprintf(path, sizeof path, "%s/log", home);
+    assert_int_equal(disk.make_directory(disk.context, home), 0);
+    assert_int_equal(kvpi_log_create(&log, &disk, path, &form, 5), 0);
     log.buffer = buffer;
     for (uint32_t r = 0; r < n_records; r++) {
         const kvp_digest key = key_of(r);
@@ -298,6 +300,11 @@ static void write_log(uint32_t n_slots, uint32_t n_records)
     }
     assert_int_equal(kvpi_log_flush(&log), 0);
     kvpi_log_close(&log);
+}
+
+static void write_log(uint32_t n_slots, uint32_t n_records)
+{
+    write_log_at(WRITER, n_slots, n_records);
 }
 
 static void open_peers(struct kvpi_peers *peers)
@@ -312,6 +319,32 @@ static int knows(const struct kvpi_peers *peers, uint32_t number)
     const kvp_digest key = key_of(number);
     struct kvpi_peers_seen seen;
     return kvpi_peers_have(peers, &key, &seen);
+}
+
+/* Logs are looked at after 20 ms, the directory after a second. */
+TEST(test_looks_have_intervals)
+{
+    enum { MS = 1000000 };
+    static struct kvpi_peers peers;
+    uint64_t at = UINT64_C(10000) * MS;
+    begin_empty();
+    write_log(100, 1);
+    open_peers(&peers);
+    kvpi_peers_follow(&peers, at);
+    assert_true(knows(&peers, 0) && !knows(&peers, 1));
+    write_log(100, 2);
+    kvpi_peers_follow(&peers, at + 20 * MS - 1);
+    assert_false(knows(&peers, 1));
+    kvpi_peers_follow(&peers, at + 20 * MS);
+    assert_true(knows(&peers, 1));
+    write_log_at(HOME "/w2", 100, 3);
+    kvpi_peers_follow(&peers, at + 1000 * MS - 1);
+    assert_false(knows(&peers, 2));
+    at += 1000 * MS + 20 * MS;
+    kvpi_peers_follow(&peers, at);
+    assert_true(knows(&peers, 2));
+    kvpi_peers_close(&peers);
+    sim_disk_destroy(sim);
 }
 
 /* Nobody waits for all of it: it is read in pieces, one after the other, without a pause. */
@@ -329,6 +362,11 @@ TEST(test_a_long_log_is_read_in_pieces)
         assert_int_equal(peers.is_behind, piece < 6);
     }
     assert_true(knows(&peers, 0) && knows(&peers, LONG - 1));
+    assert_int_equal(disk.make_directory(disk.context, HOME "/w0"), 0); /* its own */
+    assert_int_equal(disk.make_directory(disk.context, HOME "/x2"), 0); /* no writer's */
+    assert_int_equal(disk.make_directory(disk.context, HOME "/w2"), 0);
+    kvpi_peers_follow(&peers, UINT64_C(20000000000));
+    assert_int_equal(peers.n, 2);
     kvpi_peers_close(&peers);
     sim_disk_destroy(sim);
 }

@@ -162,7 +162,7 @@ static uint32_t server_end(void *self, struct kvpi_store_op *op, uint32_t result
 static void server_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     (void)self;
-    *out_usage = (struct kvpi_backend_usage){0};
+    *out_usage = (struct kvpi_backend_usage){.staged = 3, .expired = 5};
 }
 
 static const struct kvpi_backend server_backend = {
@@ -330,30 +330,62 @@ TEST(test_a_failing_store_costs_nothing)
     }
 }
 
-TEST(test_what_is_written_nearer_has_a_budget)
+/* The farthest store has all roots, one before it all but the first. */
+static kvp_store *open_with_budget(kvp_store **stores, uint32_t n, uint64_t a_second,
+                                   uint64_t a_day)
 {
-    kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
-    for (unsigned c = 0; c < CHAINS; c++)
-        assert_int_equal(put(stores[1], c * DEPTH), KVP_STORE_OK);
-    scoped_store *stack = NULL;
+    kvp_store *stack = NULL;
     kvp_store_stack_config config;
     kvp_store_stack_config_init(&config);
+    for (unsigned i = 0; i < n; i++)
+        stores[i] = open_liar(0, ALL, 0);
+    for (unsigned i = 1; i < n; i++)
+        for (unsigned c = i + 1 == n ? 0 : 1; c < CHAINS; c++)
+            assert_int_equal(put(stores[i], c * DEPTH), KVP_STORE_OK);
     config.stores = stores;
-    config.n_stores = 2;
-    config.nearer_bytes_s = KV_BYTES;
-    config.nearer_bytes_day = 3 * KV_BYTES;
+    config.n_stores = n;
+    config.nearer_bytes_s = a_second;
+    config.nearer_bytes_day = a_day;
     now = 86400 * SECOND;
     assert_int_equal(kvp_store_stack_open(&config, &stack, NULL, 0), KVP_OK);
-    /* Seconds after midnight, and how many records are near then: one a second, three a day. */
-    static const unsigned times[] = {0, 1, 1, 2, 10, 20, 86400, 86400};
-    static const unsigned near[] = {0, 1, 1, 2, 3, 3, 4, 4};
-    for (unsigned i = 0; i < sizeof times / sizeof *times; i++) {
-        now = (86400 + times[i]) * SECOND;
-        unsigned c = 0;
-        while (has(stores[0], c * DEPTH))
-            c++;
-        assert_int_equal(get(stack, c * DEPTH), KVP_STORE_OK);
-        assert_int_equal(stats_of(stores[0]).records, near[i]);
+    return stack;
+}
+
+TEST(test_what_is_written_nearer_has_a_budget)
+{
+    /* Seconds after midnight, whose root is asked for, and whether it is near then. */
+    static const struct {
+        unsigned n_stores, a_second, a_day; /* bytes */
+        struct {
+            unsigned time, chain, near;
+        } gets[8];
+    } budgets[] = {
+        {2, 0, 0, {{1, 0, 1}, {1, 1, 1}, {1, 2, 1}, {1, 3, 1}}},
+        {2,
+         KV_BYTES,
+         3 * KV_BYTES,
+         {{0, 0, 0}, {1, 0, 1}, {1, 1, 0}, {2, 1, 1}, {10, 2, 1}, {20, 3, 0}, {86400, 3, 1}}},
+        /* A second is saved up, and no time goes back. */
+        {2, 2 * KV_BYTES, 0, {{10, 0, 1}, {10, 1, 1}, {10, 2, 0}, {9, 2, 0}, {11, 2, 1}}},
+        {2, KV_BYTES / 2, 0, {{1, 0, 0}, {2, 0, 1}, {3, 1, 0}, {9, 1, 1}, {9, 2, 0}}},
+        /* Two stores lack the first root. */
+        {3, 0, 2 * KV_BYTES, {{1, 0, 1}, {1, 1, 0}}},
+        {3, 0, 2 * KV_BYTES + 100, {{1, 1, 1}, {1, 0, 0}, {1, 2, 1}, {1, 3, 0}, {86400, 0, 1}}},
+        {3,
+         KV_BYTES,
+         2 * KV_BYTES,
+         {{1, 1, 1}, {10, 0, 0}, {20, 2, 1}, {86400, 3, 1}, {86400, 4, 0}, {86401, 4, 1}}},
+    };
+    for (unsigned i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        kvp_store *stores[STORES];
+        scoped_store *stack =
+            open_with_budget(stores, budgets[i].n_stores, budgets[i].a_second, budgets[i].a_day);
+        for (unsigned k = 0; k == 0 || budgets[i].gets[k].time > 0; k++) {
+            now = (86400 + budgets[i].gets[k].time) * SECOND;
+            const unsigned r = budgets[i].gets[k].chain * DEPTH;
+            assert_int_equal(get(stack, r), KVP_STORE_OK);
+            assert_int_equal(has(stores[0], r), budgets[i].gets[k].near);
+        }
     }
 }
 
@@ -505,6 +537,7 @@ struct request {
 
 static struct request requests[OPS];
 static uint64_t n_results[KVP_STORE_CLOSED + 1];
+static uint64_t sums[11]; /* of check_sums, in all runs */
 static unsigned n_open;
 
 static void submit(kvp_store *stack, uint32_t kind, uint32_t r)
@@ -665,6 +698,32 @@ static void drop_some(kvp_store *stack, const kvp_store *const *stores)
         assert_false(has(stores[i], r));
 }
 
+/* What a stack adds up. */
+static void check_sums(const kvp_store_stats *all, kvp_store *const *stores)
+{
+    static const size_t fields[] = {
+        offsetof(kvp_store_stats, records), offsetof(kvp_store_stats, bytes),
+        offsetof(kvp_store_stats, size),    offsetof(kvp_store_stats, retired),
+        offsetof(kvp_store_stats, evicted), offsetof(kvp_store_stats, dropped),
+        offsetof(kvp_store_stats, expired), offsetof(kvp_store_stats, staged),
+        offsetof(kvp_store_stats, reread),  offsetof(kvp_store_stats, failed),
+        offsetof(kvp_store_stats, away)};
+    for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++) {
+        uint64_t sum = 0, is;
+        for (unsigned i = 0; i < STORES; i++) {
+            const kvp_store_stats own = stats_of(stores[i]);
+            memcpy(&is, (const char *)&own + fields[f], sizeof is);
+            sum += is;
+        }
+        memcpy(&is, (const char *)all + fields[f], sizeof is);
+        assert_int_equal(is, sum);
+        sums[f] += sum;
+    }
+    for (unsigned k = 0; k < KVP_BAD_REASONS; k++)
+        assert_int_equal(all->bad[k], stats_of(stores[0]).bad[k] + stats_of(stores[1]).bad[k] +
+                                          stats_of(stores[2]).bad[k]);
+}
+
 static void run(unsigned rate, int with_server)
 {
     kvp_store *stores[STORES];
@@ -699,6 +758,7 @@ static void run(unsigned rate, int with_server)
     const kvp_store_stats all = stats_of(stack);
     assert_int_equal(all.queued, 0);
     assert_true(all.bytes <= all.size);
+    check_sums(&all, stores);
     uint64_t n_carried = 0;
     for (unsigned i = 0; i < STORES; i++)
         n_carried += stats_of(stores[i]).puts - all.puts;
@@ -720,6 +780,8 @@ TEST(test_nobody_reads_foreign_kv)
             assert_true(n_results[expected[i]] > 0);
         assert_true(n_results[KVP_STORE_BAD] == 0 || rates[round % 4] > 0);
     }
+    for (unsigned f = 0; f < sizeof sums / sizeof *sums; f++)
+        assert_true(sums[f] > 0);
 }
 
 int main(int argc, char **argv)

@@ -17,18 +17,23 @@
 
 enum { RECORDS = 32, SLOT = 8192 };
 
+#define SECOND UINT64_C(1000000000)
+
 /* ---------------------------------------------------------------------------- the layer between */
 
 static struct {
     uint64_t slot; /* of slab 0: reading and writing it gives EIO; UINT64_MAX: none */
+    int is_gone;   /* all slots do */
     int is_read_only;
+    int has_no_slabs; /* they cannot be opened */
 } fault;
 
 static int touches(uint64_t offset, int file)
 {
     uint64_t bytes = 0;
-    return fault.slot != UINT64_MAX && below.size(below.context, file, &bytes) == 0 &&
-           bytes % SLOT == 0 && bytes > 0 && offset / SLOT == fault.slot;
+    return (fault.is_gone || fault.slot != UINT64_MAX) &&
+           below.size(below.context, file, &bytes) == 0 && bytes % SLOT == 0 && bytes > 0 &&
+           (fault.is_gone || offset / SLOT == fault.slot);
 }
 
 static int layer_read(void *context, int file, const struct kvpi_span *spans, uint32_t n_spans,
@@ -47,6 +52,8 @@ static int layer_open(void *context, const char *path, unsigned flags, int *out_
 {
     if (fault.is_read_only && flags & (KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY))
         return EROFS;
+    if (fault.has_no_slabs && strstr(path, "/slab-"))
+        return EMFILE;
     return below.open(context, path, flags, out_file);
 }
 
@@ -60,6 +67,7 @@ static void begin(void)
 {
     memset(&fault, 0, sizeof fault);
     fault.slot = UINT64_MAX;
+    now = 1000 * SECOND;
     make_sim(1);
     disk.read = layer_read;
     disk.write = layer_write;
@@ -85,6 +93,7 @@ static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_sto
              (unsigned long long)(slots * (SLOT + 256)));
     kvp_store_config config = record_config(url);
     config.threads = path ? 1 : 0;
+    config.now = path ? NULL : test_clock;
     return kvpi_store_open(&config, path ? NULL : on_sim(), out_store, why, 300);
 }
 
@@ -159,6 +168,71 @@ TEST(test_not_every_slot_is_retired)
         for (unsigned r = 0; r < RECORDS; r++)
             put(store, r);
     assert_int_equal(stats_of(store).retired, 2);
+}
+
+static uint32_t have(kvp_store *store, unsigned r, uint64_t *out_bits)
+{
+    *out_bits = ~UINT64_C(0);
+    assert_int_equal(kvp_store_have(store, &records[r].key, 1, out_bits, 0), KVP_OK);
+    return input_result(store);
+}
+
+/* With the fourth failure in a row the store is left alone: for 0.1 s, then twice as long after
+ * each failure, up to 60 s; one success, and all is as before. */
+TEST(test_a_disk_that_is_gone_is_left_alone)
+{
+    uint64_t pause = SECOND / 10;
+    uint64_t bits;
+    begin();
+    scoped_sim_store *store = open_store(NULL, 16);
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    fault.is_gone = 1;
+    for (unsigned n = 1; n < 4; n++) {
+        assert_int_equal(put(store, n), KVP_STORE_FAILED);
+        assert_int_equal(stats_of(store).away_ns, 0);
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        assert_int_equal(put(store, 1), KVP_STORE_FAILED);
+        assert_int_equal(stats_of(store).away_ns, pause);
+        assert_int_equal(put(store, 1), KVP_STORE_AWAY);
+        assert_int_equal(have(store, 0, &bits), KVP_STORE_AWAY);
+        assert_int_equal(bits, 0);
+        now += pause - 1;
+        assert_int_equal(get(store, 0), KVP_STORE_AWAY);
+        assert_int_equal(stats_of(store).away_ns, 1);
+        now += 1;
+        pause = pause * 2 < 60 * SECOND ? pause * 2 : 60 * SECOND;
+    }
+    assert_true(pause == 60 * SECOND);
+    assert_fields(stats_of(store), failed, 3 + 12, away, 3 * 12, away_ns, 0);
+    fault.is_gone = 0;
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    assert_int_equal(have(store, 0, &bits), KVP_STORE_OK);
+    assert_int_equal(bits, 1);
+    fault.is_gone = 1;
+    for (unsigned n = 0; n < 4; n++)
+        assert_int_equal(put(store, 1), KVP_STORE_FAILED);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10);
+    fault.is_gone = 0;
+}
+
+/* A start that cannot open what is there says so, and changes nothing. */
+TEST(test_slabs_that_cannot_be_opened_now)
+{
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    char why[300], expected[300];
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    kvp_store_close(store);
+    fault.has_no_slabs = 1;
+    assert_int_equal(try_open(NULL, 16, &store, why), KVP_E_IO);
+    snprintf(expected, sizeof expected, "the slabs in \"/kv/01080f161d242b32/w0\": %s",
+             strerror(EMFILE));
+    assert_string_equal(why, expected);
+    fault.has_no_slabs = 0;
+    store = open_store(NULL, 16);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */

@@ -96,6 +96,71 @@ TEST(test_messages_show_no_password)
     }
 }
 
+/* -------------------------------------------------------------------------------------- reading */
+
+/* Up to 2^31 - 1 seconds, in each unit. */
+TEST(test_times_of_options)
+{
+    static const struct {
+        const char *value;
+        uint64_t seconds; /* 0: it is none */
+    } cases[] = {
+        {"1s", 1},          {"09s", 9},
+        {"3m", 180},        {"2h", 7200},
+        {"7d", 604800},     {"2147483647s", 2147483647},
+        {"2147483648s", 0}, {"35791394m", 2147483640},
+        {"35791395m", 0},   {"596523h", 2147482800},
+        {"596524h", 0},     {"24855d", 2147472000},
+        {"24856d", 0},      {"0s", 0},
+        {"s", 0},           {"5", 0},
+        {"5 s", 0},         {"5S", 0},
+        {"5ms", 0},         {"/s", 0},
+        {":s", 0},          {"18446744073709551621s", 0}, /* 2^64 + 5 */
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvpi_url url;
+        char text[64], why[200] = "";
+        uint64_t seconds = 5;
+        snprintf(text, sizeof text, "file:/kv?max_age=%s", cases[i].value);
+        assert_int_equal(kvpi_url_read(text, &url, NULL, 0), KVP_OK);
+        const kvp_status status = kvpi_url_time(&url, "max_age", &seconds, why, sizeof why);
+        assert_int_equal(status, cases[i].seconds ? KVP_OK : KVP_E_ARG);
+        assert_int_equal(seconds, cases[i].seconds ? cases[i].seconds : 5);
+        assert_int_equal(!*why, status == KVP_OK);
+        assert_int_equal(kvpi_url_time(&url, "ttl", &seconds, NULL, 0), KVP_OK); /* is not there */
+    }
+}
+
+/* The longest URL, and the most options. */
+TEST(test_as_much_as_there_is_room_for)
+{
+    static char text[KVPI_URL_BYTES + 1] = "file:";
+    struct kvpi_url url;
+    for (size_t n = KVPI_URL_BYTES - 1; n <= KVPI_URL_BYTES; n++) {
+        memset(text + 5, 'a', n - 5);
+        assert_int_equal(kvpi_url_read(text, &url, NULL, 0),
+                         n < KVPI_URL_BYTES ? KVP_OK : KVP_E_ARG);
+    }
+    for (unsigned n = KVPI_URL_OPTIONS; n <= KVPI_URL_OPTIONS + 1; n++) {
+        size_t at = (size_t)sprintf(text, "file:/kv?");
+        for (unsigned i = 0; i < n; i++)
+            at += (size_t)sprintf(text + at, "&o%u=%u" + (i == 0), i, 10 * i);
+        assert_int_equal(kvpi_url_read(text, &url, NULL, 0),
+                         n == KVPI_URL_OPTIONS ? KVP_OK : KVP_E_ARG);
+        if (n > KVPI_URL_OPTIONS)
+            continue;
+        assert_string_equal(url.scheme, "file");
+        assert_string_equal(url.path, "/kv");
+        assert_int_equal(url.n_options, n);
+        assert_string_equal(kvpi_url_option(&url, "o15"), "150");
+        assert_null(kvpi_url_option(&url, "o16"));
+        assert_int_equal(kvpi_url_all_used(&url, NULL, 0), KVP_E_ARG);
+        for (unsigned i = 0; i < n; i++)
+            assert_non_null(kvpi_url_option(&url, url.names[i]));
+        assert_int_equal(kvpi_url_all_used(&url, NULL, 0), KVP_OK);
+    }
+}
+
 /* -------------------------------------------------------------------------------------- secrets */
 
 static char folder[] = "/tmp/kvp-url-XXXXXX";
@@ -180,6 +245,28 @@ TEST(test_a_secret_in_a_file_is_that_of_the_configuration)
     assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
     assert_int_equal(stats.bad[KVP_BAD_CODE], 1);
     kvp_store_close(store);
+}
+
+/* Bytes, and blanks around them: 1024 of a secret, and 255 blanks at most. */
+TEST(test_how_long_a_secret_is)
+{
+    static const struct {
+        unsigned n_bytes, n_blanks;
+        kvp_status status;
+    } cases[] = {{15, 20, KVP_E_ARG},  {16, 0, KVP_OK},     {16, 1200, KVP_OK},
+                 {1024, 0, KVP_OK},    {1024, 255, KVP_OK}, {1024, 256, KVP_E_ARG},
+                 {1025, 0, KVP_E_ARG}, {0, 16, KVP_E_ARG}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1300] = "", why[300];
+        kvp_store *store = NULL;
+        memset(text, ' ', cases[i].n_blanks);
+        memset(text + cases[i].n_blanks / 2, 'x', cases[i].n_bytes);
+        for (unsigned n = cases[i].n_blanks / 2; n < cases[i].n_blanks; n++)
+            text[cases[i].n_bytes + n] = '\n';
+        write_file("secret", text, 0600);
+        assert_int_equal(open_with("secret", NULL, &store, why), cases[i].status);
+        kvp_store_close(store);
+    }
 }
 
 TEST(test_what_others_may_read_is_no_secret)

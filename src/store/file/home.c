@@ -102,7 +102,7 @@ static int add_bytes(const struct kvpi_disk *disk, const char *path, uint64_t *b
         return is_unseen(error) ? error : 0;
     error = disk->size(disk->context, file, &has);
     disk->close(disk->context, file);
-    *bytes += error ? 0 : has;
+    *bytes += has;
     return error;
 }
 

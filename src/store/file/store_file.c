@@ -412,7 +412,7 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
 {
     struct file_store *store = calloc(1, sizeof *store);
     if (!store)
-        return KVP_E_NO_MEMORY;
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     store->disk = disk;
     store->home.lock = -1;
     store->log.file = store->next_log.file = -1;

@@ -245,7 +245,7 @@ static void say(struct text *text, const char *format, ...)
     va_start(arguments, format);
     const int n = vsnprintf(text->at + text->n, TEXT - text->n, format, arguments);
     va_end(arguments);
-    text->n += n > 0 ? (size_t)n : 0;
+    text->n += (size_t)n;
     if (text->n > TEXT - 1)
         text->n = TEXT - 1;
 }

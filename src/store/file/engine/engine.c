@@ -38,10 +38,6 @@ int kvpi_engine_open(struct kvpi_engine *engine, struct kvpi_slabs *slabs,
 
 void kvpi_engine_close(struct kvpi_engine *engine)
 {
-    struct kvpi_store_op *ops[KVPI_FLIGHT_PLACES];
-    while (engine->flies && engine->flight.n_flying > 0)
-        if (kvpi_engine_reap(engine, ops, KVPI_FLIGHT_PLACES) == 0)
-            kvpi_engine_wait(engine, -1, 1);
     kvpi_threads_close(&engine->threads);
     if (engine->flies)
         kvpi_flight_close(&engine->flight);

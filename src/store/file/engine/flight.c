@@ -262,7 +262,7 @@ static void take(struct kvpi_flight *flight, uint32_t tag, int32_t result)
     }
     if (place->op->kind == KVP_STORE_PUT)
         kvpi_slab_mark(place->extent.slab);
-    if (result > 0 && (uint64_t)result == place->left)
+    if ((uint64_t)result == place->left)
         end_transfer(flight, number);
     else if (goes_on(place, result))
         add(flight, number);

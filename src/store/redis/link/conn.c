@@ -503,7 +503,7 @@ static int read_replies(struct kvpi_conn *conn)
 
 static int is_later(void)
 {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    return errno == EAGAIN || errno == EINTR;
 }
 
 /* Bytes; 0: later, -1: the connection is closed. */

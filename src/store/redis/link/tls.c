@@ -24,7 +24,7 @@ static int fd_of(BIO *bio)
 
 static int is_later(void)
 {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    return errno == EAGAIN || errno == EINTR;
 }
 
 static int socket_write(BIO *bio, const char *bytes, int n_bytes)

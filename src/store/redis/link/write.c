@@ -137,8 +137,6 @@ void kvpi_conn_write(struct kvpi_conn *conn, struct kvpi_part *part, const char 
                                    .is_large = is_large};
     kvpi_conn_begin(conn, &write, now);
     conn->is_held = is_large;
-    conn->n_out = conn->out_at = 0;
-    conn->out_sent = 0;
     if (is_large)
         send_large(conn, part->op, key, ttl);
     else
