@@ -317,10 +317,14 @@ TEST(a_ticket_is_asked_for_its_size)
     assert_int_equal(p.id_b, 0); /* nothing is reserved: once more */
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, NULL, 0, &same, &p.id_b));
     assert_int_equal(n, same);
-    assert_status(KVP_E_TOO_SMALL,
-                  kvp_receiver_reserve(p.receiver, &receive, p.ticket, n - 1, &same, &p.id_b));
-    assert_int_equal(n, same);
-    assert_int_equal(p.id_b, 0);
+    for (size_t room = 1; room < n; room++) { /* nothing is written behind it */
+        p.ticket[room] = 0xA5;
+        assert_status(KVP_E_TOO_SMALL,
+                      kvp_receiver_reserve(p.receiver, &receive, p.ticket, room, &same, &p.id_b));
+        assert_int_equal(n, same);
+        assert_int_equal(p.id_b, 0);
+        assert_int_equal(p.ticket[room], 0xA5);
+    }
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, p.ticket, n, &p.n_ticket, &p.id_b));
     assert_int_equal(p.n_ticket, n);
 }
@@ -411,6 +415,8 @@ TEST(what_links_refuse)
     assert_status(KVP_E_ARG, a->lend(a->context, a->max_message + 1, &buffer));
     assert_status(KVP_E_ARG, a->post(a->context, 1));
     b->give_back(b->context);
+    assert_ok(a->lend(a->context, 1, &buffer));
+    assert_status(KVP_E_ARG, a->post(a->context, 0));
     for (unsigned char i = 0; i < 2; i++) {
         kvp_status status = KVP_E_AGAIN;
         assert_ok(a->lend(a->context, 8, &buffer));
@@ -428,6 +434,18 @@ TEST(what_links_refuse)
     assert_status(KVP_E_AGAIN, b->take(b->context, &bytes, &n));
     kvp_loopback_cut(p.loopback);
     assert_status(p.loopback ? KVP_E_PEER : KVP_OK, a->lend(a->context, 8, &buffer));
+}
+
+/* A link that has nothing is asked once by each call, and has its turn to work. */
+TEST(a_link_that_has_nothing)
+{
+    const place_shape shape = small_place();
+    scoped_pair p = make_pair(&shape, &shape, 1);
+    for (uint32_t side = 0; side < 2; side++)
+        harm_side(&p, side, FAULT_NONE, 0);
+    progress_both(&p, 3);
+    for (uint32_t side = 0; side < 2; side++)
+        assert_fields(p.faults[side], n_takes, 3, n_progress, 3, n_lends, side == 0 ? 0 : 3);
 }
 
 TEST_MAIN(NULL, NULL)

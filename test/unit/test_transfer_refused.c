@@ -161,14 +161,15 @@ TEST(receivers_compare_for_themselves)
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
     kvp_receiver_stats stats;
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
-    assert_int_equal(stats.refused, 21);
-    assert_int_equal(stats.late, 21);
-    assert_int_equal(stats.chunks, 0);
+    assert_fields(stats, messages, 42, refused, 21, late, 21, chunks, 0, bytes, 0);
     assert_int_equal(stats.last_refusal, KVP_E_MISMATCH);
     prefill(&p, (kvp_range){0, 9});
     mark(&p);
     progress_both(&p, 6);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+    assert_fields(stats, messages, 46, refused, 21, late, 21, damaged, 0, chunks, 2);
+    assert_int_equal(stats.bytes, 9 * 2 * 2 * 8 * 4);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}));
 }
 
@@ -239,6 +240,27 @@ TEST(a_begin_that_comes_too_late)
         assert_int_equal(answer(&p), KVP_E_AGAIN);
         assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     }
+}
+
+/* What has ended before it began stays ended, and its place is not begun. */
+TEST(a_begin_after_the_end)
+{
+    scoped_pair p = make_waiting(9);
+    const struct kvpi_shape shape = right_shape(&p);
+    assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+    send_begin(&p, &shape);
+    assert_int_equal(answer(&p), KVP_E_STATE);
+    failed(&p, KVP_E_NO_SEQS, 0);
+}
+
+/* A sender hears at once that its transfer has ended, if there is room. */
+TEST(an_end_that_has_room)
+{
+    scoped_pair p = make_waiting(9);
+    begin(&p);
+    assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+    assert_int_equal(info_b(&p).owed, 0);
+    failed(&p, KVP_E_NO_SEQS, 1);
 }
 
 /* What somebody has begun nobody else begins, nor goes on with, nor ends. */
