@@ -20,9 +20,13 @@ void *guarded_take(size_t bytes)
     return memory;
 }
 
-size_t guarded_free(void *memory)
+void guarded_free(void *memory)
 {
     __real_free(memory);
+}
+
+size_t guarded_held(void)
+{
     return 0;
 }
 
@@ -38,6 +42,7 @@ static struct {
     size_t bytes;
 } blocks[BLOCKS_MAX];
 static uint32_t n_blocks;
+static size_t n_held; /* bytes */
 
 /* What lies in front of the guard: whole pages. */
 static size_t mapped_bytes(size_t bytes)
@@ -63,22 +68,28 @@ void *guarded_take(size_t bytes)
         abort();
     blocks[n_blocks].at = mapping + n - in_front(bytes);
     blocks[n_blocks].bytes = bytes;
+    n_held += bytes;
     return memset(blocks[n_blocks++].at, 0xA5, bytes);
 }
 
-size_t guarded_free(void *memory)
+void guarded_free(void *memory)
 {
     uint32_t i = 0;
     while (i < n_blocks && blocks[i].at != memory)
         i++;
     if (i == n_blocks) {
         __real_free(memory);
-        return 0;
+        return;
     }
     const size_t bytes = blocks[i].bytes, n = mapped_bytes(in_front(bytes));
     (void)munmap((uint8_t *)memory + in_front(bytes) - n, n + (size_t)sysconf(_SC_PAGESIZE));
+    n_held -= bytes;
     blocks[i] = blocks[--n_blocks];
-    return bytes;
+}
+
+size_t guarded_held(void)
+{
+    return n_held;
 }
 
 #endif

@@ -8,7 +8,10 @@
 /* A block of any content: 0xA5. Where there are no such pages, it is the system's. */
 void *guarded_take(size_t bytes);
 
-/* Give back what was taken from anywhere. Gives the block's size; 0: it was the system's. */
-size_t guarded_free(void *memory);
+/* Give back what was taken, here or from the system. */
+void guarded_free(void *memory);
+
+/* Bytes that are held; 0 where there are no such pages. */
+size_t guarded_held(void);
 
 #endif

@@ -36,7 +36,7 @@ void __wrap_free(void *memory);
 void __wrap_free(void *memory)
 {
     n_allocated -= memory != NULL;
-    (void)guarded_free(memory);
+    guarded_free(memory);
 }
 
 TEST(the_nth_allocation_fails)
@@ -255,6 +255,17 @@ TEST(a_side_that_goes_at_any_time)
             assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, CACHED);
         }
     }
+}
+
+/* Links, sides, memories and caches. */
+TEST(what_is_taken_is_given_back)
+{
+    const size_t before = guarded_held();
+    pair p = make_small();
+    run(&p);
+    assert_true(settle(&p));
+    end_pair(&p);
+    assert_int_equal(guarded_held(), before);
 }
 
 TEST_MAIN(NULL, NULL)

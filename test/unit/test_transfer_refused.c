@@ -537,9 +537,15 @@ TEST(heads_that_are_damaged)
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     }
+    const size_t whole = make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+    message[0] = 'K'; /* another's message, whole */
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
+                     8);
+    post(&p.ends[0], message, whole);
+    assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     kvp_receiver_stats stats;
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
-    assert_int_equal(stats.damaged, HEAD + HEAD - 1);
+    assert_int_equal(stats.damaged, HEAD + HEAD);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
 }
 

@@ -534,6 +534,18 @@ TEST(messages_go_round)
     kvp_shm_close(shm[1]);
 }
 
+/* An end that is closed is gone for its peer, also while its owner still has the socket. */
+TEST(a_socket_that_stays_open)
+{
+    scoped_scene s = meet_hostile();
+    char byte;
+    kvp_shm_close(s.shm);
+    s.shm = NULL;
+    while (recv(s.sockets[1], &byte, 1, MSG_DONTWAIT) > 0)
+        ; /* its hello */
+    assert_int_equal(recv(s.sockets[1], &byte, 1, MSG_DONTWAIT), 0);
+}
+
 TEST(counters_that_lie)
 {
     const void *in;
