@@ -87,6 +87,13 @@ TEST(test_open_without_what_it_needs)
     assert_int_equal(kvp_publisher_open(&config, NULL, why, sizeof(why)), KVP_E_ARG);
     assert_string_equal(why, "out_pub");
     kvp_publisher_config_init(NULL);
+    kvp_publisher_config init;
+    kvp_publisher_config_init(&init);
+    assert_fields(init, unit_tokens, 16, max_units, 65536, group, 0, rank, 0, form, 0);
+    assert_fields(init, hashes, 0, media, 0, replay_form, 0, foreign, 0, first_number, 0);
+    assert_fields(init, queue_batches, 10000, kept_batches, 10000, kept_bytes, 8 << 20,
+                  heartbeat_ns, 1000000000);
+    assert_string_equal(init.topic, "");
     kvp_publisher_close(NULL);
 }
 

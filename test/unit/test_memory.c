@@ -143,6 +143,8 @@ TEST(test_create_refusals)
     wrong.k.run = 3;
     assert_int_equal(kvp_memory_create(&wrong, NULL, &memory), KVP_E_ARG);
     kvp_memory_options_init(NULL);
+    kvp_memory_options_init(&options);
+    assert_fields(options, pages, KVP_PAGES_AUTO, numa_node, -1, touch, 0);
 #define REFUSED(change)                                                                            \
     do {                                                                                           \
         kvp_memory_options_init(&options);                                                         \

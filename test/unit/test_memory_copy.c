@@ -473,6 +473,7 @@ TEST(test_create_refusals)
     copier = NULL;
     kvp_copier_config_init(&config);
     kvp_copier_config_init(NULL);
+    assert_fields(config, n_groups, 1, n_threads, 1, max_moves, 1024);
     config.device = &sides[0].memory;
     assert_int_equal(kvp_copier_create(NULL, &copier), KVP_E_ARG);
     assert_int_equal(kvp_copier_create(&config, NULL), KVP_E_ARG);

@@ -100,8 +100,8 @@ TEST(senders_of_something_else)
     }
 }
 
-/* Tokens are compared to the last one, though they are hashed in pieces. */
-TEST(long_prompts_that_differ_at_the_end)
+/* All tokens are compared, though they are hashed in pieces. */
+TEST(long_prompts_that_differ_in_one_token)
 {
     enum { N = 600 };
     kvp_config config = config_of(16, 16, 80);
@@ -111,17 +111,22 @@ TEST(long_prompts_that_differ_at_the_end)
     kvp_hash one, other;
     for (int32_t i = 0; i < N; i++)
         tokens[i] = i;
+    static const uint32_t places[] = {0, 1, 255, 256, 511, 512, N - 1};
     const kvp_seq a = open_seq(&w, tokens, N, NULL);
-    tokens[N - 1] = 0;
-    const kvp_seq b = open_seq(&w, tokens, N, NULL);
-    assert_ok(kvpi_transfer_tokens(w.cache, a, N, &one));
-    assert_ok(kvpi_transfer_tokens(w.cache, b, N, &other));
-    assert_memory_not_equal(&one, &other, sizeof one);
-    assert_ok(kvpi_transfer_tokens(w.cache, a, N - 1, &one));
-    assert_ok(kvpi_transfer_tokens(w.cache, b, N - 1, &other));
-    assert_memory_equal(&one, &other, sizeof one);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const uint32_t at = places[i];
+        tokens[at] += 1000;
+        const kvp_seq b = open_seq(&w, tokens, N, NULL);
+        tokens[at] -= 1000;
+        assert_ok(kvpi_transfer_tokens(w.cache, a, at + 1, &one));
+        assert_ok(kvpi_transfer_tokens(w.cache, b, at + 1, &other));
+        assert_memory_not_equal(&one, &other, sizeof one);
+        assert_ok(kvpi_transfer_tokens(w.cache, a, at, &one));
+        assert_ok(kvpi_transfer_tokens(w.cache, b, at, &other));
+        assert_memory_equal(&one, &other, sizeof one);
+        close_seq(&w, b);
+    }
     close_seq(&w, a);
-    close_seq(&w, b);
 }
 
 /* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
@@ -681,7 +686,7 @@ TEST(runs_that_are_wrong)
     static const struct {
         uint32_t n_runs;
         size_t n;
-        uint8_t bytes[8];
+        uint8_t bytes[11];
     } cases[] = {
         {1, 2, {8, 9}},                                        /* slots 4 .. 12: right */
         {2, 4, {8, 4, 2, 5}},                                  /* 4 .. 7, 9 .. 13: right */
@@ -695,6 +700,7 @@ TEST(runs_that_are_wrong)
         {1, 2, {1, 9}},                                        /* a slot below 0 */
         {1, 3, {8, 0x89, 0x80}},                               /* cut */
         {1, 8, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 9}}, /* beyond every pool */
+        {1, 11, {0xfe, 255, 255, 255, 255, 255, 255, 255, 255, 1, 9}}, /* as far as 64 bits go */
         {0, 0, {0}},
     };
     scoped_pair p = make_waiting(9);

@@ -728,6 +728,11 @@ TEST(bad_creations)
     assert_ok(kvp_wire_mirror_bytes(&config, &n_bytes));
     assert_status(KVP_E_ARG, kvp_wire_sender_create(&config, w.cache, NULL, 0, &sender)); /* S */
     assert_ok(kvp_wire_config_of(w.cache, &config));
+    assert_ok(kvp_wire_mirror_bytes(&config, &n_bytes));
+    assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, n_bytes - 1, &mirror));
+    assert_ok(kvp_wire_sender_bytes(&config, &n_bytes));
+    assert_status(KVP_E_TOO_SMALL,
+                  kvp_wire_sender_create(&config, w.cache, memory, n_bytes - 1, &sender));
     assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_create(&config, w.cache, memory, 64, &sender));
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, 64, &mirror));
     assert_status(KVP_E_ARG,
@@ -752,6 +757,22 @@ TEST(bad_creations)
     kvp_wire_sender_destroy(NULL);
     kvp_wire_mirror_destroy(NULL);
     free(memory);
+}
+
+/* The defaults are the sizes of a cache by its defaults. */
+TEST(defaults)
+{
+    kvp_config of_cache;
+    kvp_wire_config config, of_it;
+    kvp_config_init(&of_cache);
+    scoped_world w = make_world(&of_cache);
+    memset(&config, 0, sizeof config);
+    memset(&of_it, 0, sizeof of_it);
+    kvp_wire_config_init(&config);
+    assert_ok(kvp_wire_config_of(w.cache, &of_it));
+    assert_memory_equal(&config, &of_it, sizeof config);
+    assert_status(KVP_E_ARG, kvp_wire_config_of(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_wire_config_of(NULL, &of_it));
 }
 
 TEST_MAIN(NULL, NULL)
