@@ -165,6 +165,25 @@ TEST(layer_by_layer)
     finish(&p);
 }
 
+/* What one layer alone was ready for is not there any more. */
+TEST(a_layer_was_ready_for_what_is_cut)
+{
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        const place_shape shape = small_place();
+        scoped_pair p = make_pair(&shape, &shape, 64);
+        open_both(&p, 8, 0);
+        reserve(&p);
+        mark(&p);
+        assert_ok(kvp_sender_ready(p.sender, p.id_a, layer, 7));
+        assert_ok(kvp_seq_truncate(p.a.w.cache, p.seq_a, 7, NULL));
+        progress_both(&p, 1);
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+        assert_ok(kvp_seq_truncate(p.a.w.cache, p.seq_a, 6, NULL));
+        progress_both(&p, 1);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_STATE);
+    }
+}
+
 /* Tokens that nobody knows when the room is made: their values come later, on both sides. */
 TEST(tokens_without_values)
 {
