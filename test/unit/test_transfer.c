@@ -408,7 +408,9 @@ TEST(turns)
         write_kv(&p.a, a[i], (kvp_range){0, 28}, KVP_LAYERS_ALL);
         assert_ok(kvp_sender_ready(p.sender, id[i], KVP_LAYERS_ALL, 28));
     }
-    progress_both(&p, 6); /* three places: two messages of each, and the empty one's turn */
+    progress_both(&p, 2); /* the first has begun before; now it is the second one's turn */
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+    progress_both(&p, 4); /* three places: two messages of each, and the empty one's turn */
     for (uint32_t i = 0; i < 2; i++) {
         p.id_a = id[i];
         assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
