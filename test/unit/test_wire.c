@@ -730,9 +730,16 @@ TEST(bad_creations)
     assert_ok(kvp_wire_config_of(w.cache, &config));
     assert_ok(kvp_wire_mirror_bytes(&config, &n_bytes));
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, n_bytes - 1, &mirror));
+    assert_ok(kvp_wire_mirror_create(&config, memory, n_bytes, &mirror));
+    kvp_wire_mirror_destroy(mirror);
+    n_bytes = 0;
     assert_ok(kvp_wire_sender_bytes(&config, &n_bytes));
     assert_status(KVP_E_TOO_SMALL,
                   kvp_wire_sender_create(&config, w.cache, memory, n_bytes - 1, &sender));
+    assert_ok(kvp_wire_sender_create(&config, w.cache, memory, n_bytes, &sender));
+    kvp_wire_sender_destroy(sender);
+    sender = NULL;
+    mirror = NULL;
     assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_create(&config, w.cache, memory, 64, &sender));
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, 64, &mirror));
     assert_status(KVP_E_ARG,
