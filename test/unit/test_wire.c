@@ -766,6 +766,29 @@ TEST(bad_creations)
     free(memory);
 }
 
+/* A single token that the engine has, from 0 on; and nothing is told twice. */
+TEST(one_token_of_the_engines)
+{
+    scoped_pair p = make_pair(8);
+    kvp_wire_news news;
+    static const int32_t zero = 0, none = -1;
+    add(&p, 3, open_seq(&p.w, ints(5), 1, NULL));
+    p.items[0].tokens = &none;
+    const kvp_wire_step step = step_of(&p);
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    p.items[0].tokens = &zero;
+    tell(&p, step, &news);
+    assert_fields(news.items[0], n_values, 1, from, 0);
+    assert_int_equal(news.items[0].values[0], 0);
+    assert_fields(seq_of(&p.m, 3), last_token, 0, known_tokens, 1);
+    for (uint32_t n = 0; n < 2; n++) { /* computed or not */
+        assert_ok(kvp_seq_commit(p.w.cache, p.items[0].seq, n));
+        tell(&p, step, &news);
+        tell(&p, step, &news);
+        assert_int_equal(news.items[0].n_values, 0);
+    }
+}
+
 /* The defaults are the sizes of a cache by its defaults. */
 TEST(defaults)
 {
@@ -778,6 +801,11 @@ TEST(defaults)
     kvp_wire_config_init(&config);
     assert_ok(kvp_wire_config_of(w.cache, &of_it));
     assert_memory_equal(&config, &of_it, sizeof config);
+    world small = small_world(8);
+    assert_ok(kvp_wire_config_of(small.cache, &config));
+    assert_fields(config, block_tokens, 4, n_blocks, 9, max_seqs, 8, max_row_blocks, 64,
+                  max_step_tokens, 8 + 4 * 256);
+    end_world(&small);
     assert_status(KVP_E_ARG, kvp_wire_config_of(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_wire_config_of(NULL, &of_it));
 }
