@@ -285,7 +285,6 @@ TEST(test_wrap)
 TEST(test_wrap_refusals)
 {
     const kvp_layout layout = layout_of(KVP_F16, KVP_ORDER_VLLM_NHD);
-    const kvp_layout scaled = layout_of(KVP_INT8, KVP_ORDER_TENSORRT_LLM);
     const size_t bytes = layout.k.tensor_bytes;
     unsigned char *space = calloc(3, bytes);
     kvp_memory *memory = NULL;
@@ -300,14 +299,37 @@ TEST(test_wrap_refusals)
     for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(kvp_memory_wrap(&layout, wrong[i], &memory), KVP_E_ARG);
     void *const right[] = {space, space + bytes};
-    void *const odd_scales[] = {space + 1, space + bytes + 4, space + 2 * bytes + 2};
-    assert_int_equal(kvp_memory_wrap(&scaled, odd_scales, &memory), KVP_E_ARG);
     assert_int_equal(kvp_memory_wrap(NULL, right, &memory), KVP_E_ARG);
     assert_int_equal(kvp_memory_wrap(&layout, NULL, &memory), KVP_E_ARG);
     assert_int_equal(kvp_memory_wrap(&layout, right, NULL), KVP_E_ARG);
     assert_null(memory);
     assert_int_equal(kvp_memory_wrap(&layout, right, &memory), KVP_OK);
     kvp_memory_destroy(memory);
+    free(space);
+}
+
+/* Elements of int8 may lie anywhere; the scales of every layer not. */
+TEST(test_wrap_of_scales)
+{
+    kvp_layout layout = shape_of(KVP_INT8);
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_VLLM_NHD, NULL), KVP_OK);
+    assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_OK); /* K's and V's apart */
+    const size_t bytes = layout.k.tensor_bytes;
+    void *tensors[3 * L];
+    unsigned char *space = calloc(3 * L, bytes + 128);
+    const size_t apart = bytes / 64 * 64 + 128;
+    assert_true(layout.n_tensors <= COUNT(tensors) && layout.k_scales.tensor_bytes <= bytes);
+    for (uint32_t odd = 0; odd < layout.n_tensors; odd++) {
+        for (uint32_t by = 1; by <= 4; by++) {
+            kvp_memory *memory = NULL;
+            for (uint32_t i = 0; i < layout.n_tensors; i++)
+                tensors[i] = space + i * apart + (i == odd ? by : 0);
+            const int is_right = odd < layout.k_scales.tensor || by == 4;
+            assert_int_equal(kvp_memory_wrap(&layout, tensors, &memory),
+                             is_right ? KVP_OK : KVP_E_ARG);
+            kvp_memory_destroy(memory);
+        }
+    }
     free(space);
 }
 
