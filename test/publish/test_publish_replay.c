@@ -252,6 +252,27 @@ TEST(test_what_is_no_request_is_counted)
     wire_close(&wire);
 }
 
+/* Readers may name themselves, by up to 255 bytes. */
+TEST(test_a_reader_with_a_long_name)
+{
+    const kvp_publisher_config config = wire_config();
+    const int none = 0;
+    char endpoint[256], name[255];
+    open_named(&config);
+    memset(name, 'n', sizeof(name));
+    (void)zmq_close(wire.dealer);
+    wire.dealer = zmq_socket(wire.zmq, ZMQ_DEALER);
+    assert_int_equal(zmq_setsockopt(wire.dealer, ZMQ_ROUTING_ID, name, sizeof(name)), 0);
+    assert_int_equal(zmq_setsockopt(wire.dealer, ZMQ_LINGER, &none, sizeof(none)), 0);
+    assert_int_equal(kvp_publisher_endpoint(wire.publisher, 1, endpoint, sizeof(endpoint)), KVP_OK);
+    assert_int_equal(zmq_connect(wire.dealer, endpoint), 0);
+    (void)wire_put(&wire, "+Ga");
+    (void)wire_put(&wire, "+Gb");
+    expect_answer(wire.newest - 1, "%llu +G:a | %llu +G a:b");
+    assert_fields(stats(), bad_requests, 0, replays, 1);
+    wire_close(&wire);
+}
+
 /* A reader asks 600 times and takes nothing; when it is stuck, another one asks. Gives how many of
  * the first one's requests were left: none, if libzmq has stopped to bring them before its own
  * buffers were full. */
