@@ -155,6 +155,22 @@ TEST(test_calls_of_a_publisher)
     kvp_publisher_close(publisher);
 }
 
+TEST(test_names_of_adapters)
+{
+    const kvp_publisher_config config = wire_config();
+    kvp_publisher *publisher;
+    char name[KVP_NAME_MAX_BYTES + 2];
+    kvp_hash root = {{0}};
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, ""), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name + 1), KVP_OK);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name + 1), KVP_E_ARG); /* once */
+    kvp_publisher_close(publisher);
+}
+
 TEST(test_a_cache_that_does_not_fit)
 {
     const kvp_publisher_config config = wire_config();
