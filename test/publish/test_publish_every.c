@@ -45,8 +45,8 @@ void __wrap_free(void *block)
     guarded_free(block);
 }
 
-/* A chain of more than an event's units, whose tokens need the most bytes; nothing is written behind
- * what was taken. */
+/* A chain of more than an event's units, whose tokens need the most bytes; nothing is written
+ * behind what was taken. */
 enum { CHAIN_U = 64, CHAIN_UNITS = 70 };
 
 static void put_chain(kvp_publisher *publisher)
