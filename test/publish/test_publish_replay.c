@@ -416,7 +416,6 @@ TEST(test_who_is_behind_sends_the_difference)
     assert_int_equal(stats().stored, 4);
     assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
     seq = fill(&w, 100, 24); /* evicts two of the four */
-    (void)seq;
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_E_BEHIND);
     assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().stored, 10);
@@ -425,6 +424,12 @@ TEST(test_who_is_behind_sends_the_difference)
     const uint64_t next = stats().next_event;
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_fields(stats(), stored, 10, next_event, next);
+    /* And once more: all eight are evicted. */
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    (void)fill(&w, 200, 32);
+    assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_E_BEHIND);
+    assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
+    assert_fields(stats(), stored, 18, removed, 10);
     wire_close(&wire);
 }
 
