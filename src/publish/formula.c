@@ -40,7 +40,8 @@ kvp_status kvpi_formula_open(struct kvpi_formula *formula, uint32_t unit_tokens)
 {
     uint8_t seed[HEAD_BYTES + sizeof(SEED)];
     memset(formula, 0, sizeof(*formula));
-    formula->bytes = malloc(3 * HEAD_BYTES + DIGEST_BYTES + HEAD_BYTES * (size_t)unit_tokens + 1);
+    formula->n_bytes = 3 * HEAD_BYTES + DIGEST_BYTES + HEAD_BYTES * (size_t)unit_tokens + 1;
+    formula->bytes = malloc(formula->n_bytes);
     formula->digest = EVP_MD_fetch(NULL, "SHA256", NULL);
     if (formula->bytes == NULL || formula->digest == NULL) {
         const kvp_status status = formula->bytes == NULL ? KVP_E_NO_MEMORY : KVP_E_IO;

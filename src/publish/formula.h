@@ -10,7 +10,8 @@
 
 struct kvpi_formula {
     void *digest;   /* libcrypto's SHA-256 */
-    uint8_t *bytes; /* of one block as CBOR */
+    uint8_t *bytes; /* [n_bytes] of one block as CBOR */
+    size_t n_bytes;
     uint8_t root[32];
 };
 

@@ -235,6 +235,7 @@ static kvp_status open_publisher(kvp_publisher *p, const kvp_publisher_config *c
         if (status != KVP_OK) {
             return refuse(why, status, "libcrypto gives no SHA-256");
         }
+        p->stats.memory_bytes += p->formula.n_bytes;
     }
     return open_sockets(p, c, why);
 }

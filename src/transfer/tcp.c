@@ -245,8 +245,6 @@ static kvp_status post_tcp(void *context, size_t n_bytes)
     if (n_bytes == 0 || n_bytes > tcp->lent)
         return KVP_E_ARG;
     tcp->lent = 0;
-    if (tcp->broken != KVP_OK)
-        return tcp->broken;
     kvpi_bytes_store(place_of(tcp, &tcp->out, tcp->out.n) + AT_LENGTH, n_bytes, LENGTH_BYTES);
     tcp->out.n++;
     send_waiting(tcp);

@@ -471,6 +471,7 @@ static void give_back(void *context)
 static void progress(void *context)
 {
     link_faults *f = context;
+    f->n_progress++;
     f->inner.progress(f->inner.context);
 }
 

@@ -105,6 +105,7 @@ typedef struct link_faults {
     uint32_t n_posts; /* so far */
     uint32_t n_lends;
     uint32_t n_takes;
+    uint32_t n_progress;
     int happened;
     kvp_status lends; /* set by the test: what each lend says, if not KVP_OK */
     kvp_status broken;

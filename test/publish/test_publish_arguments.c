@@ -1,4 +1,5 @@
 /* What a publisher refuses, and what it says. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bounds.h"
@@ -68,6 +69,23 @@ TEST(test_fields_that_do_not_go_together)
     REFUSED(store_medium, name, KVP_E_ARG, "store_medium has 256 bytes");
 }
 
+/* What is kept has room for a batch at least. */
+TEST(test_room_for_one_batch)
+{
+    kvp_publisher_config config = wire_config();
+    kvp_publisher *publisher;
+    char why[256];
+    config.kept_bytes = 65536;
+    assert_int_equal(kvp_publisher_open(&config, &publisher, why, sizeof(why)), KVP_E_ARG);
+    const char *least = strstr(why, "expected at least ");
+    assert_non_null(least);
+    config.kept_bytes = strtoull(least + strlen("expected at least "), NULL, 10);
+    assert_int_equal(kvp_publisher_open(&config, &publisher, why, sizeof(why)), KVP_OK);
+    kvp_publisher_close(publisher);
+    config.kept_bytes--;
+    expect_refused(&config, KVP_E_ARG, "a batch with unit_tokens 4");
+}
+
 TEST(test_a_place_that_is_taken)
 {
     kvp_publisher_config config = wire_config();
@@ -87,6 +105,13 @@ TEST(test_open_without_what_it_needs)
     assert_int_equal(kvp_publisher_open(&config, NULL, why, sizeof(why)), KVP_E_ARG);
     assert_string_equal(why, "out_pub");
     kvp_publisher_config_init(NULL);
+    kvp_publisher_config init;
+    kvp_publisher_config_init(&init);
+    assert_fields(init, unit_tokens, 16, max_units, 65536, group, 0, rank, 0, form, 0);
+    assert_fields(init, hashes, 0, media, 0, replay_form, 0, foreign, 0, first_number, 0);
+    assert_fields(init, queue_batches, 10000, kept_batches, 10000, kept_bytes, 8 << 20,
+                  heartbeat_ns, 1000000000);
+    assert_string_equal(init.topic, "");
     kvp_publisher_close(NULL);
 }
 
@@ -127,6 +152,22 @@ TEST(test_calls_of_a_publisher)
     }
     root.bytes[0] = 2;
     assert_int_equal(kvp_publisher_space(publisher, &root, NULL), KVP_E_NO_NAMESPACES);
+    kvp_publisher_close(publisher);
+}
+
+TEST(test_names_of_adapters)
+{
+    const kvp_publisher_config config = wire_config();
+    kvp_publisher *publisher;
+    char name[KVP_NAME_MAX_BYTES + 2];
+    kvp_hash root = {{0}};
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, ""), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name + 1), KVP_OK);
+    assert_int_equal(kvp_publisher_space(publisher, &root, name + 1), KVP_E_ARG); /* once */
     kvp_publisher_close(publisher);
 }
 
@@ -178,6 +219,59 @@ TEST(test_events_that_are_none_change_nothing)
     assert_int_equal(kvp_publisher_put(publisher, right, 2, wire.tokens[0], wire.now), KVP_OK);
     assert_string_equal(wire_read(&wire), "+G:ab");
     wire_close(&wire);
+}
+
+struct field_row {
+    struct bound bound;
+    size_t at, n_bytes; /* of the configuration's field */
+};
+
+static int open_bounded(const struct bound *bound, void *context, uint64_t value)
+{
+    const struct field_row *row = context;
+    kvp_publisher_config config = wire_config();
+    kvp_publisher *publisher;
+    (void)bound;
+    config.replay_endpoint = NULL;
+    config.kept_bytes = row->at == offsetof(kvp_publisher_config, unit_tokens) ? 2 << 20 : 80000;
+    config.max_units = 2;
+    const uint32_t number = (uint32_t)value;
+    memcpy((char *)&config + row->at,
+           row->n_bytes == sizeof(value) ? (const void *)&value : (const void *)&number,
+           row->n_bytes);
+    const kvp_status status = kvp_publisher_open(&config, &publisher, NULL, 0);
+    if (status == KVP_OK)
+        kvp_publisher_close(publisher);
+    return (int)status;
+}
+
+#define FIELD(name, least, most)                                                                   \
+    {                                                                                              \
+        {#name, least, most, KVP_E_ARG, KVP_E_ARG}, offsetof(kvp_publisher_config, name),          \
+            sizeof(((kvp_publisher_config *)0)->name)                                              \
+    }
+
+TEST(test_fields_at_their_bounds)
+{
+    static const struct field_row rows[] = {
+        FIELD(unit_tokens, 1, KVP_BLOCK_TOKENS_MAX),
+        FIELD(group, 0, KVP_GROUPS_MAX - 1),
+        FIELD(rank, 0, INT32_MAX),
+        FIELD(form, 0, 1),
+        FIELD(hashes, 0, 1),
+        FIELD(media, 0, 1),
+        FIELD(replay_form, 0, 1),
+        FIELD(foreign, 0, 1),
+        FIELD(queue_batches, 1, 1000000),
+        FIELD(kept_batches, 1, 1000000),
+        FIELD(first_number, 1, UINT64_C(1) << 62),
+    };
+    int n_wrong = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct field_row row = rows[i];
+        n_wrong += bounds_wrong(&row.bound, open_bounded, &row);
+    }
+    assert_int_equal(n_wrong, 0);
 }
 
 static struct wire bounded;

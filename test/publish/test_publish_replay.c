@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "publish/kept_batches.h"
 #include "wire.h"
 #include "world.h"
 
@@ -91,6 +92,60 @@ TEST(test_a_gap_that_is_too_old_gets_the_set)
                    (unsigned long long)wire.newest);
     assert_string_equal(wire_ask(&wire, wire.newest - 2), expected);
     wire_close(&wire);
+}
+
+/* Batch `number`: each of its bytes says which it is. */
+static void add_batch(struct kvpi_kept *kept, uint64_t number, size_t n_bytes)
+{
+    uint8_t bytes[64];
+    memset(bytes, (int)(number % 251), sizeof(bytes));
+    kvpi_kept_add(kept, bytes, n_bytes);
+    assert_int_equal(kept->newest, number);
+}
+
+static void check_kept(const struct kvpi_kept *kept, const size_t sizes[])
+{
+    for (uint64_t number = kvpi_kept_oldest(kept); number <= kept->newest; number++) {
+        size_t n_bytes;
+        const uint8_t *bytes = kvpi_kept_at(kept, number, &n_bytes);
+        assert_int_equal(n_bytes, sizes[number]);
+        assert_true(bytes >= kept->bytes && bytes + n_bytes <= kept->bytes + kept->capacity);
+        for (size_t i = 0; i < n_bytes; i++)
+            assert_int_equal(bytes[i], number % 251);
+    }
+}
+
+/* As many as there is room for, and as may be; of any sizes, each as it was. */
+TEST(test_kept_batches)
+{
+    enum { ROUNDS = 2000 };
+    static const struct {
+        size_t capacity, size;
+        uint32_t most, n;
+    } cases[] = {{30, 10, 9, 3}, {35, 10, 9, 3}, {39, 10, 9, 3}, {64, 64, 9, 1}, {64, 1, 5, 5}};
+    static size_t sizes[ROUNDS + 1];
+    struct kvpi_kept kept;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+        assert_int_equal(kvpi_kept_open(&kept, cases[c].capacity, cases[c].most, 1), KVP_OK);
+        for (uint64_t number = 1; number <= 100; number++) {
+            sizes[number] = cases[c].size;
+            add_batch(&kept, number, cases[c].size);
+            check_kept(&kept, sizes);
+            assert_int_equal(number + 1 - kvpi_kept_oldest(&kept),
+                             number < cases[c].n ? number : cases[c].n);
+        }
+        kvpi_kept_close(&kept);
+    }
+    uint64_t random = 3;
+    for (uint32_t most = 8; most <= 64; most += 56) {
+        assert_int_equal(kvpi_kept_open(&kept, 3 * most, 12, 1), KVP_OK);
+        for (uint64_t number = 1; number <= ROUNDS; number++) {
+            sizes[number] = 1 + draw(&random, most);
+            add_batch(&kept, number, sizes[number]);
+            check_kept(&kept, sizes);
+        }
+        kvpi_kept_close(&kept);
+    }
 }
 
 /* Many units: more than one batch holds. */
@@ -194,6 +249,27 @@ TEST(test_what_is_no_request_is_counted)
     assert_int_equal(zmq_send(wire.dealer, large, 8, 0), 8);
     assert_string_equal(wire_ask(&wire, wire.newest + 1), "");
     assert_int_equal(stats().bad_requests, 5);
+    wire_close(&wire);
+}
+
+/* Readers may name themselves, by up to 255 bytes. */
+TEST(test_a_reader_with_a_long_name)
+{
+    const kvp_publisher_config config = wire_config();
+    const int none = 0;
+    char endpoint[256], name[255];
+    open_named(&config);
+    memset(name, 'n', sizeof(name));
+    (void)zmq_close(wire.dealer);
+    wire.dealer = zmq_socket(wire.zmq, ZMQ_DEALER);
+    assert_int_equal(zmq_setsockopt(wire.dealer, ZMQ_ROUTING_ID, name, sizeof(name)), 0);
+    assert_int_equal(zmq_setsockopt(wire.dealer, ZMQ_LINGER, &none, sizeof(none)), 0);
+    assert_int_equal(kvp_publisher_endpoint(wire.publisher, 1, endpoint, sizeof(endpoint)), KVP_OK);
+    assert_int_equal(zmq_connect(wire.dealer, endpoint), 0);
+    (void)wire_put(&wire, "+Ga");
+    (void)wire_put(&wire, "+Gb");
+    expect_answer(wire.newest - 1, "%llu +G:a | %llu +G a:b");
+    assert_fields(stats(), bad_requests, 0, replays, 1);
     wire_close(&wire);
 }
 
@@ -340,14 +416,20 @@ TEST(test_who_is_behind_sends_the_difference)
     assert_int_equal(stats().stored, 4);
     assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
     seq = fill(&w, 100, 24); /* evicts two of the four */
-    (void)seq;
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_E_BEHIND);
     assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().stored, 10);
     assert_int_equal(stats().removed, 2);
     assert_int_equal(stats().cleared, wire.cleared);
+    const uint64_t next = stats().next_event;
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
-    assert_int_equal(stats().stored, 10);
+    assert_fields(stats(), stored, 10, next_event, next);
+    /* And once more: all eight are evicted. */
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    (void)fill(&w, 200, 32);
+    assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_E_BEHIND);
+    assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
+    assert_fields(stats(), stored, 18, removed, 10);
     wire_close(&wire);
 }
 

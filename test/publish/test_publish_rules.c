@@ -170,6 +170,18 @@ RULE(test_other_layer_groups_are_not_told)
     assert_wire("+Ga", "");
 }
 
+TEST(test_one_layer_group_is_told)
+{
+    kvp_publisher_config config = wire_config();
+    config.group = 1;
+    wire_open(&wire, &config);
+    wire_unit(&wire, 'a', '\0', "m", NULL);
+    wire_unit(&wire, 'n', '\0', "n", NULL);
+    wire.units['a' - 'a'].group = 1;
+    assert_wire("+Ga +Gn", "+G:a");
+    wire_close(&wire);
+}
+
 /* --------------------------------------------------------------------------------- no room */
 
 TEST(test_units_without_room_are_counted)

@@ -82,6 +82,7 @@ kvp_unit(transfer_faults WRAP malloc calloc free)
 # The system's calls for shared memory, too; and a hostile peer writes when a message is verified.
 kvp_unit(transfer_shm SKIP 77 WRAP calloc memfd_create ftruncate posix_fallocate mmap fcntl sendmsg recvmsg poll
                            kvpi_checksum)
+kvp_unit(transfer_shm_ends SKIP 77)
 kvp_unit(transfer_tcp WRAP calloc malloc fcntl send recv)
 
 # The way for machines of another byte order is in inline functions, and no machine of ours takes it.

@@ -97,4 +97,25 @@ TEST(test_counters_count)
     assert_int_equal(kvpi_read(&counter), 7);
 }
 
+/* Words of 4 bytes, in pieces of 8 where they lie so; nothing behind them. */
+TEST(test_words)
+{
+    enum { MOST = 64 };
+    for (size_t at = 0; at <= 4; at += 4) {
+        for (size_t n = 0; n <= MOST; n += 4) {
+            _Alignas(8) uint8_t from[MOST + 8], to[MOST + 16];
+            for (size_t i = 0; i < sizeof(from); i++)
+                from[i] = (uint8_t)(i + 1);
+            memset(to, 0xA5, sizeof(to));
+            kvpi_store_words(to + at, from, n);
+            assert_memory_equal(to + at, from, n);
+            assert_int_equal(to[at + n], 0xA5);
+            memset(to, 0xA5, sizeof(to));
+            kvpi_load_words(to, from + at, n);
+            assert_memory_equal(to, from + at, n);
+            assert_int_equal(to[n], 0xA5);
+        }
+    }
+}
+
 TEST_MAIN(NULL, NULL)

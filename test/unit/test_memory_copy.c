@@ -473,6 +473,7 @@ TEST(test_create_refusals)
     copier = NULL;
     kvp_copier_config_init(&config);
     kvp_copier_config_init(NULL);
+    assert_fields(config, n_groups, 1, n_threads, 1, max_moves, 1024);
     config.device = &sides[0].memory;
     assert_int_equal(kvp_copier_create(NULL, &copier), KVP_E_ARG);
     assert_int_equal(kvp_copier_create(&config, NULL), KVP_E_ARG);
@@ -593,6 +594,43 @@ TEST(test_rows_of_any_length)
         kvp_memory_destroy(memories[0]);
         kvp_memory_destroy(memories[1]);
     }
+}
+
+/* Two memories whose tensors are apart, but for one of each, in turn. */
+TEST(test_tensors_that_overlap)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = KVP_F16;
+    layout.n_blocks = 4;
+    layout.block_tokens = 4;
+    layout.n_layers = 2;
+    layout.n_heads = 1;
+    layout.k.size = layout.v.size = 8;
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_APART_NHD, NULL), KVP_OK);
+    assert_int_equal(layout.n_tensors, 4);
+    const size_t bytes = layout.k.tensor_bytes;
+    unsigned char *space = malloc(8 * bytes);
+    for (uint32_t which = 0; which <= 4; which++) {
+        void *tensors[2][4];
+        kvp_memory *both[2];
+        kvp_copier_config config;
+        kvp_copier *copier = NULL;
+        for (uint32_t i = 0; i < 4; i++) {
+            tensors[0][i] = space + 2 * i * bytes;
+            tensors[1][i] = space + (2 * i + 1) * bytes - (i == which ? 2 : 0);
+        }
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(kvp_memory_wrap(&layout, tensors[i], &both[i]), KVP_OK);
+        kvp_copier_config_init(&config);
+        config.device = &both[0];
+        config.host = &both[1];
+        assert_int_equal(kvp_copier_create(&config, &copier), which < 4 ? KVP_E_ARG : KVP_OK);
+        kvp_copier_destroy(copier);
+        kvp_memory_destroy(both[0]);
+        kvp_memory_destroy(both[1]);
+    }
+    free(space);
 }
 
 TEST_MAIN(NULL, NULL)

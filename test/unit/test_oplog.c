@@ -463,6 +463,10 @@ TEST(test_configuration)
     kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
     kvp_config config, expected = sample_config();
     assert_int_equal(kvp_oplog_config(log, &config), KVP_OK);
+    assert_int_equal(kvp_oplog_config(NULL, &config), KVP_E_ARG);
+    assert_int_equal(kvp_oplog_config(log, NULL), KVP_E_ARG);
+    kvp_oplog_rewind(NULL);
+    kvp_oplog_close(NULL);
     assert_int_equal(config.struct_size, sizeof config);
     assert_memory_equal(config.uncached_tokens, sample_uncached_set, sizeof sample_uncached_set);
     assert_memory_equal(&config.watermark, &expected.watermark, sizeof config.watermark);

@@ -165,6 +165,25 @@ TEST(layer_by_layer)
     finish(&p);
 }
 
+/* What one layer alone was ready for is not there any more. */
+TEST(a_layer_was_ready_for_what_is_cut)
+{
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        const place_shape shape = small_place();
+        scoped_pair p = make_pair(&shape, &shape, 64);
+        open_both(&p, 8, 0);
+        reserve(&p);
+        mark(&p);
+        assert_ok(kvp_sender_ready(p.sender, p.id_a, layer, 7));
+        assert_ok(kvp_seq_truncate(p.a.w.cache, p.seq_a, 7, NULL));
+        progress_both(&p, 1);
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+        assert_ok(kvp_seq_truncate(p.a.w.cache, p.seq_a, 6, NULL));
+        progress_both(&p, 1);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_STATE);
+    }
+}
+
 /* Tokens that nobody knows when the room is made: their values come later, on both sides. */
 TEST(tokens_without_values)
 {
@@ -317,10 +336,14 @@ TEST(a_ticket_is_asked_for_its_size)
     assert_int_equal(p.id_b, 0); /* nothing is reserved: once more */
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, NULL, 0, &same, &p.id_b));
     assert_int_equal(n, same);
-    assert_status(KVP_E_TOO_SMALL,
-                  kvp_receiver_reserve(p.receiver, &receive, p.ticket, n - 1, &same, &p.id_b));
-    assert_int_equal(n, same);
-    assert_int_equal(p.id_b, 0);
+    for (size_t room = 1; room < n; room++) { /* nothing is written behind it */
+        p.ticket[room] = 0xA5;
+        assert_status(KVP_E_TOO_SMALL,
+                      kvp_receiver_reserve(p.receiver, &receive, p.ticket, room, &same, &p.id_b));
+        assert_int_equal(n, same);
+        assert_int_equal(p.id_b, 0);
+        assert_int_equal(p.ticket[room], 0xA5);
+    }
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, p.ticket, n, &p.n_ticket, &p.id_b));
     assert_int_equal(p.n_ticket, n);
 }
@@ -385,7 +408,9 @@ TEST(turns)
         write_kv(&p.a, a[i], (kvp_range){0, 28}, KVP_LAYERS_ALL);
         assert_ok(kvp_sender_ready(p.sender, id[i], KVP_LAYERS_ALL, 28));
     }
-    progress_both(&p, 6); /* three places: two messages of each, and the empty one's turn */
+    progress_both(&p, 2); /* the first has begun before; now it is the second one's turn */
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+    progress_both(&p, 4); /* three places: two messages of each, and the empty one's turn */
     for (uint32_t i = 0; i < 2; i++) {
         p.id_a = id[i];
         assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
@@ -411,6 +436,8 @@ TEST(what_links_refuse)
     assert_status(KVP_E_ARG, a->lend(a->context, a->max_message + 1, &buffer));
     assert_status(KVP_E_ARG, a->post(a->context, 1));
     b->give_back(b->context);
+    assert_ok(a->lend(a->context, 1, &buffer));
+    assert_status(KVP_E_ARG, a->post(a->context, 0));
     for (unsigned char i = 0; i < 2; i++) {
         kvp_status status = KVP_E_AGAIN;
         assert_ok(a->lend(a->context, 8, &buffer));
@@ -428,6 +455,18 @@ TEST(what_links_refuse)
     assert_status(KVP_E_AGAIN, b->take(b->context, &bytes, &n));
     kvp_loopback_cut(p.loopback);
     assert_status(p.loopback ? KVP_E_PEER : KVP_OK, a->lend(a->context, 8, &buffer));
+}
+
+/* A link that has nothing is asked once by each call, and has its turn to work. */
+TEST(a_link_that_has_nothing)
+{
+    const place_shape shape = small_place();
+    scoped_pair p = make_pair(&shape, &shape, 1);
+    for (uint32_t side = 0; side < 2; side++)
+        harm_side(&p, side, FAULT_NONE, 0);
+    progress_both(&p, 3);
+    for (uint32_t side = 0; side < 2; side++)
+        assert_fields(p.faults[side], n_takes, 3, n_progress, 3, n_lends, side == 0 ? 0 : 3);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -182,6 +182,28 @@ TEST(test_tickets)
     assert_int_equal(n_wrong, 0);
 }
 
+/* What two slices have in common; nothing is said in one form. */
+TEST(test_slices)
+{
+    static const struct {
+        kvp_slice a, b, both;
+    } cases[] = {
+        {{2, 4, 1, 3}, {4, 4, 0, 2}, {4, 2, 1, 1}}, {{2, 4, 1, 3}, {0, 9, 0, 9}, {2, 4, 1, 3}},
+        {{2, 4, 1, 3}, {5, 1, 3, 1}, {5, 1, 3, 1}}, {{2, 4, 1, 3}, {6, 1, 1, 3}, {0, 0, 0, 0}},
+        {{2, 4, 1, 3}, {0, 2, 1, 3}, {0, 0, 0, 0}}, {{2, 4, 1, 3}, {2, 4, 4, 1}, {0, 0, 0, 0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kvp_slice *both = &cases[i].both;
+        for (int turned = 0; turned < 2; turned++) {
+            kvp_slice out;
+            const kvp_slice *a = turned ? &cases[i].b : &cases[i].a;
+            const kvp_slice *b = turned ? &cases[i].a : &cases[i].b;
+            assert_int_equal(kvpi_slice_meet(a, b, &out), both->n_layers > 0);
+            assert_memory_equal(&out, both, sizeof out);
+            assert_int_equal(kvpi_slice_is_empty(&out), both->n_layers == 0);
+        }
+    }
+}
+
 /* Tokens of [begin, end) that do not come: at least one, none before the transfer, none behind. */
 TEST(test_gaps)
 {

@@ -1,5 +1,6 @@
 /* The n-th message, lend, post or take goes wrong, for every n and on either side; the n-th
  * allocation fails. What is complete is right; what is not leaves the cache as it was. */
+#include "guarded.h"
 #include "transfer_world.h"
 
 #include <stdlib.h>
@@ -11,10 +12,6 @@ static size_t fail_at = SIZE_MAX; /* which request, from 0 */
 static size_t n_requests;
 static long n_allocated;
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void __real_free(void *memory);
-
 static int is_granted(void)
 {
     const int granted = n_requests++ != fail_at;
@@ -25,20 +22,21 @@ static int is_granted(void)
 void *__wrap_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes)
 {
-    return is_granted() ? __real_malloc(bytes) : NULL;
+    return is_granted() ? guarded_take(bytes) : NULL;
 }
 
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes)
 {
-    return is_granted() ? __real_calloc(n, bytes) : NULL;
+    void *memory = is_granted() ? guarded_take(n * bytes) : NULL;
+    return memory ? memset(memory, 0, n * bytes) : NULL;
 }
 
 void __wrap_free(void *memory);
 void __wrap_free(void *memory)
 {
     n_allocated -= memory != NULL;
-    __real_free(memory);
+    guarded_free(memory);
 }
 
 TEST(the_nth_allocation_fails)
@@ -54,7 +52,7 @@ TEST(the_nth_allocation_fails)
             kvp_receiver *receiver = NULL;
             kvp_sender *sender = NULL;
             kvp_loopback *loopback = NULL;
-            kvp_link ends[2];
+            kvp_link ends[3] = {{0}};
             n_requests = 0;
             fail_at = n;
             status = what == 0   ? kvp_receiver_create(&config, &receiver)
@@ -64,6 +62,7 @@ TEST(the_nth_allocation_fails)
             if (status != KVP_OK)
                 assert_int_equal(status, KVP_E_NO_MEMORY);
             assert_true(status == KVP_OK || (!receiver && !sender && !loopback));
+            assert_null(ends[2].lend);
             kvp_receiver_destroy(receiver);
             kvp_sender_destroy(sender);
             kvp_loopback_destroy(loopback);
@@ -185,6 +184,39 @@ TEST(a_peer_that_is_gone)
     }
 }
 
+/* As many as there are places: nothing behind them is touched. */
+TEST(all_places_at_once)
+{
+    enum { N = 3, TOKENS = 16 };
+    scoped_pair p = make_small();
+    kvp_seq a[N], b[N];
+    for (uint32_t i = 0; i < N; i++) {
+        open_both(&p, TOKENS, 0);
+        reserve(&p);
+        mark(&p);
+        prefill(&p, (kvp_range){0, TOKENS});
+        a[i] = p.seq_a, b[i] = p.seq_b;
+    }
+    const kvp_receive receive = receive_of(&p);
+    const kvp_send send = send_of(&p);
+    assert_status(KVP_E_STATE, kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket,
+                                                    &p.n_ticket, &p.id_b));
+    assert_status(KVP_E_STATE, kvp_sender_mark(p.sender, &send, &p.id_a));
+    progress_both(&p, 12);
+    for (uint64_t nth = 0; nth <= N + 1; nth += N + 1) { /* no place has this number */
+        kvp_transfer_info info;
+        const uint64_t id = UINT64_C(1) << 32 | nth;
+        assert_status(KVP_E_HANDLE, kvp_receiver_info_get(p.receiver, id, &info));
+        assert_status(KVP_E_HANDLE, kvp_sender_info_get(p.sender, id, &info));
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(has_kv(&p.b, b[i], (kvp_range){0, TOKENS}));
+        close_seq(&p.a.w, a[i]);
+        close_seq(&p.b.w, b[i]);
+    }
+    p.seq_a.bits = p.seq_b.bits = 0;
+}
+
 /* A side ends, and its process with it, at each call of progress: nothing of the other is held. */
 TEST(a_side_that_goes_at_any_time)
 {
@@ -223,6 +255,17 @@ TEST(a_side_that_goes_at_any_time)
             assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, CACHED);
         }
     }
+}
+
+/* Links, sides, memories and caches. */
+TEST(what_is_taken_is_given_back)
+{
+    const size_t before = guarded_held();
+    pair p = make_small();
+    run(&p);
+    assert_true(settle(&p));
+    end_pair(&p);
+    assert_int_equal(guarded_held(), before);
 }
 
 TEST_MAIN(NULL, NULL)

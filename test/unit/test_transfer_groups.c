@@ -325,9 +325,18 @@ TEST(checks_before_marks)
     open_both(&p, 9, 0);
     reserve(&p);
     kvp_send send = send_of(&p);
+    memset(&why, 0xA5, sizeof why);
     assert_ok(kvp_send_check(p.sender, &send, &why));
     assert_string_equal(why.field, "");
     assert_ok(kvp_send_check(p.sender, &send, NULL));
+    send.struct_size = 1;
+    assert_status(KVP_E_ARG, kvp_send_check(p.sender, &send, &why));
+    assert_string_equal(why.field, "struct_size");
+    send = send_of(&p);
+    send.space = NULL;
+    assert_status(KVP_E_ARG, kvp_send_check(p.sender, &send, &why));
+    assert_string_equal(why.text, "space: is NULL, and space_bytes is not 0");
+    send = send_of(&p);
     send.space = "Space";
     assert_status(KVP_E_MISMATCH, kvp_send_check(p.sender, &send, &why));
     assert_string_equal(why.field, "space");
@@ -339,6 +348,7 @@ TEST(checks_before_marks)
     assert_status(KVP_E_ARG, kvp_send_check(p.sender, &send, &why));
     assert_string_equal(why.text, "ticket: is NULL");
     assert_status(KVP_E_ARG, kvp_send_check(p.sender, NULL, &why));
+    assert_string_equal(why.text, "send: is NULL");
     assert_status(KVP_E_ARG, kvp_send_check(NULL, &send, &why));
     assert_string_equal(why.field, "sender");
 }
@@ -367,6 +377,7 @@ TEST(configurations)
         config.memories = wrong == 1 ? NULL : memories;
         config.memory = wrong <= 1 ? p.memories[0] : NULL;
         const kvp_status status = wrong == 3 ? KVP_OK : KVP_E_ARG;
+        memset(&why, 0xA5, sizeof why);
         assert_status(status, kvp_transfer_config_check(&config, &why));
         assert_string_equal(why.field, fields[wrong]);
         assert_status(status, kvp_sender_create(&config, &sender));

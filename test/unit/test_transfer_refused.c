@@ -100,8 +100,8 @@ TEST(senders_of_something_else)
     }
 }
 
-/* Tokens are compared to the last one, though they are hashed in pieces. */
-TEST(long_prompts_that_differ_at_the_end)
+/* All tokens are compared, though they are hashed in pieces. */
+TEST(long_prompts_that_differ_in_one_token)
 {
     enum { N = 600 };
     kvp_config config = config_of(16, 16, 80);
@@ -111,17 +111,22 @@ TEST(long_prompts_that_differ_at_the_end)
     kvp_hash one, other;
     for (int32_t i = 0; i < N; i++)
         tokens[i] = i;
+    static const uint32_t places[] = {0, 1, 255, 256, 511, 512, N - 1};
     const kvp_seq a = open_seq(&w, tokens, N, NULL);
-    tokens[N - 1] = 0;
-    const kvp_seq b = open_seq(&w, tokens, N, NULL);
-    assert_ok(kvpi_transfer_tokens(w.cache, a, N, &one));
-    assert_ok(kvpi_transfer_tokens(w.cache, b, N, &other));
-    assert_memory_not_equal(&one, &other, sizeof one);
-    assert_ok(kvpi_transfer_tokens(w.cache, a, N - 1, &one));
-    assert_ok(kvpi_transfer_tokens(w.cache, b, N - 1, &other));
-    assert_memory_equal(&one, &other, sizeof one);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const uint32_t at = places[i];
+        tokens[at] += 1000;
+        const kvp_seq b = open_seq(&w, tokens, N, NULL);
+        tokens[at] -= 1000;
+        assert_ok(kvpi_transfer_tokens(w.cache, a, at + 1, &one));
+        assert_ok(kvpi_transfer_tokens(w.cache, b, at + 1, &other));
+        assert_memory_not_equal(&one, &other, sizeof one);
+        assert_ok(kvpi_transfer_tokens(w.cache, a, at, &one));
+        assert_ok(kvpi_transfer_tokens(w.cache, b, at, &other));
+        assert_memory_equal(&one, &other, sizeof one);
+        close_seq(&w, b);
+    }
     close_seq(&w, a);
-    close_seq(&w, b);
 }
 
 /* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
@@ -161,14 +166,15 @@ TEST(receivers_compare_for_themselves)
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
     kvp_receiver_stats stats;
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
-    assert_int_equal(stats.refused, 21);
-    assert_int_equal(stats.late, 21);
-    assert_int_equal(stats.chunks, 0);
+    assert_fields(stats, messages, 42, refused, 21, late, 21, chunks, 0, bytes, 0);
     assert_int_equal(stats.last_refusal, KVP_E_MISMATCH);
     prefill(&p, (kvp_range){0, 9});
     mark(&p);
     progress_both(&p, 6);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+    assert_fields(stats, messages, 46, refused, 21, late, 21, damaged, 0, chunks, 2);
+    assert_int_equal(stats.bytes, 9 * 2 * 2 * 8 * 4);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}));
 }
 
@@ -239,6 +245,27 @@ TEST(a_begin_that_comes_too_late)
         assert_int_equal(answer(&p), KVP_E_AGAIN);
         assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     }
+}
+
+/* What has ended before it began stays ended, and its place is not begun. */
+TEST(a_begin_after_the_end)
+{
+    scoped_pair p = make_waiting(9);
+    const struct kvpi_shape shape = right_shape(&p);
+    assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+    send_begin(&p, &shape);
+    assert_int_equal(answer(&p), KVP_E_STATE);
+    failed(&p, KVP_E_NO_SEQS, 0);
+}
+
+/* A sender hears at once that its transfer has ended, if there is room. */
+TEST(an_end_that_has_room)
+{
+    scoped_pair p = make_waiting(9);
+    begin(&p);
+    assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+    assert_int_equal(info_b(&p).owed, 0);
+    failed(&p, KVP_E_NO_SEQS, 1);
 }
 
 /* What somebody has begun nobody else begins, nor goes on with, nor ends. */
@@ -515,9 +542,15 @@ TEST(heads_that_are_damaged)
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     }
+    const size_t whole = make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+    message[0] = 'K'; /* another's message, whole */
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
+                     8);
+    post(&p.ends[0], message, whole);
+    assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     kvp_receiver_stats stats;
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
-    assert_int_equal(stats.damaged, HEAD + HEAD - 1);
+    assert_int_equal(stats.damaged, HEAD + HEAD);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
 }
 
@@ -653,7 +686,7 @@ TEST(runs_that_are_wrong)
     static const struct {
         uint32_t n_runs;
         size_t n;
-        uint8_t bytes[8];
+        uint8_t bytes[11];
     } cases[] = {
         {1, 2, {8, 9}},                                        /* slots 4 .. 12: right */
         {2, 4, {8, 4, 2, 5}},                                  /* 4 .. 7, 9 .. 13: right */
@@ -667,6 +700,7 @@ TEST(runs_that_are_wrong)
         {1, 2, {1, 9}},                                        /* a slot below 0 */
         {1, 3, {8, 0x89, 0x80}},                               /* cut */
         {1, 8, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 9}}, /* beyond every pool */
+        {1, 11, {0xfe, 255, 255, 255, 255, 255, 255, 255, 255, 1, 9}}, /* as far as 64 bits go */
         {0, 0, {0}},
     };
     scoped_pair p = make_waiting(9);

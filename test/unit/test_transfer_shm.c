@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "transfer/shm.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -138,6 +139,7 @@ uint64_t __wrap_kvpi_checksum(const uint8_t *bytes, size_t n_bytes)
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
+    assert_true(n == 1 && timeout == 0); /* nobody waits */
     if (on_poll)
         on_poll();
     return __real_poll(fds, n, timeout);
@@ -155,11 +157,24 @@ static int n_open(void)
     return n;
 }
 
+/* Mappings of memory that is shared. */
+static int n_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int n = 0;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        n += strstr(line, "memfd:") != NULL;
+    assert_int_equal(fclose(maps), 0);
+    return n;
+}
+
 /* ------------------------------------------------------------------------------- hostile peers */
 
 /* One right end, and a socket and memory of a peer that does what it likes. */
 typedef struct scene {
-    int sockets[2], n_open, memory;
+    int sockets[2], n_open, n_mapped, memory;
     kvp_shm *shm;
     kvp_link end;
     uint8_t *theirs; /* [their_bytes] the peer's memory, written by it */
@@ -169,7 +184,7 @@ typedef struct scene {
 
 static scene make_scene(void)
 {
-    scene s = {.n_open = n_open(), .memory = -1};
+    scene s = {.n_open = n_open(), .n_mapped = n_mapped(), .memory = -1};
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s.sockets), 0);
     assert_ok(kvp_shm_open(s.sockets[0], MESSAGE, MESSAGES, &s.shm, NULL));
     memcpy(s.hello, "kvps\1", 5);
@@ -223,6 +238,7 @@ static void end_scene(scene *s)
     (void)close(s->sockets[0]);
     (void)close(s->sockets[1]);
     assert_int_equal(n_open(), s->n_open);
+    assert_int_equal(n_mapped(), s->n_mapped);
 }
 
 #define scoped_scene ENDED_BY(end_scene) scene
@@ -350,6 +366,7 @@ TEST(hellos_that_are_none)
     }
     scene s = make_scene();
     assert_int_equal(shutdown(s.sockets[1], SHUT_RDWR), 0);
+    errno = EAGAIN; /* of a call before */
     expect_refusal(&s, KVP_E_PEER, "gone");
 }
 
@@ -430,6 +447,7 @@ TEST(messages_go_round)
         (void)close(sockets[i]);
     }
     assert_int_equal(ends[0].max_message, 2000);
+    assert_true(kvpi_shm_is_link(&ends[0])); /* its messages are written past the caches */
     assert_status(KVP_E_ARG, ends[0].lend(shm[0], 2001, &out));
     assert_status(KVP_E_ARG, ends[0].lend(shm[0], 0, &out));
     assert_status(KVP_E_ARG, ends[0].post(shm[0], 1));
@@ -466,6 +484,18 @@ TEST(messages_go_round)
     assert_status(KVP_E_PEER, ends[1].take(shm[1], &in, &n));
     assert_status(KVP_E_PEER, ends[1].lend(shm[1], 7, &out));
     kvp_shm_close(shm[1]);
+}
+
+/* An end that is closed is gone for its peer, also while its owner still has the socket. */
+TEST(a_socket_that_stays_open)
+{
+    scoped_scene s = meet_hostile();
+    char byte;
+    kvp_shm_close(s.shm);
+    s.shm = NULL;
+    while (recv(s.sockets[1], &byte, 1, MSG_DONTWAIT) > 0)
+        ; /* its hello */
+    assert_int_equal(recv(s.sockets[1], &byte, 1, MSG_DONTWAIT), 0);
 }
 
 TEST(counters_that_lie)
@@ -507,6 +537,9 @@ TEST(counters_that_lie)
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
         put(&s, AT_LENGTH, 1);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
+        put(&s, 0, 0);
+        assert_int_equal(shutdown(s.sockets[1], SHUT_RDWR), 0);
+        assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n)); /* the first reason stays */
     }
     /* A peer whose counter goes back has taken nothing of ours, and is found out. */
     scoped_scene s = meet_hostile();
@@ -644,7 +677,7 @@ TEST(the_nth_call_is_refused)
         kvp_status status = KVP_E_NO_MEMORY;
         uint32_t n_refused = 0;
         for (uint32_t nth = 1; status != KVP_OK; nth++) {
-            const int before = n_open();
+            const int before = n_open(), mapped = n_mapped();
             int sockets[2];
             kvp_shm *shm[2] = {NULL, NULL};
             kvp_link end;
@@ -666,6 +699,7 @@ TEST(the_nth_call_is_refused)
             (void)close(sockets[0]);
             (void)close(sockets[1]);
             assert_int_equal(n_open(), before);
+            assert_int_equal(n_mapped(), mapped);
         }
         assert_true(n_refused >= (call == FCNTL ? 3u : call == MAP ? 2u : 1u));
     }

@@ -575,9 +575,20 @@ TEST(configurations)
         kvp_sender_destroy(sender);
         kvp_receiver_destroy(receiver);
     }
-    const kvp_transfer_config good = transfer_config_of(&p);
+    kvp_transfer_config good;
     kvp_sender *sender;
     kvp_receiver *receiver;
+    kvp_transfer_config_init(&good);
+    assert_fields(good, max_transfers, 64, max_links, 8, model_version, 0, epoch, 0);
+    good = transfer_config_of(&p);
+    for (int most = 0; most < 2; most++) {
+        good.max_transfers = most ? 4096 : 1;
+        good.max_links = most ? KVP_TRANSFER_LINKS_MAX : 1;
+        assert_ok(kvp_sender_create(&good, &sender));
+        kvp_sender_destroy(sender);
+        assert_ok(kvp_receiver_create(&good, &receiver));
+        kvp_receiver_destroy(receiver);
+    }
     assert_status(KVP_E_ARG, kvp_sender_create(NULL, &sender));
     assert_status(KVP_E_ARG, kvp_sender_create(&good, NULL));
     assert_status(KVP_E_ARG, kvp_receiver_create(NULL, &receiver));

@@ -201,8 +201,17 @@ TEST(arguments)
     (void)close(two[0]);
     (void)close(two[1]);
     const int lonely = socket(AF_INET, SOCK_STREAM, 0);
-    assert_status(KVP_E_ARG, kvp_tcp_open(lonely, MESSAGE, 1, &tcp, NULL));
+    assert_status(KVP_E_ARG, kvp_tcp_open(lonely, MESSAGE, 1, &tcp, &why));
+    assert_string_equal(why.field, "socket");
     (void)close(lonely);
+    for (uint32_t n = 1; n <= 65536; n += 65535) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, two), 0);
+        assert_ok(kvp_tcp_open(two[0], MESSAGE, n, &tcp, &why));
+        assert_string_equal(why.field, "");
+        kvp_tcp_close(tcp);
+        (void)close(two[0]);
+        (void)close(two[1]);
+    }
     const kvp_link *end = &s.ends[0];
     assert_status(KVP_E_ARG, end->lend(end->context, 0, &out));
     assert_status(KVP_E_ARG, end->lend(end->context, MESSAGE + 1, &out));
@@ -309,6 +318,39 @@ TEST(peer_that_goes)
     assert_status(KVP_E_PEER, s.ends[1].lend(s.ends[1].context, 5, &out));
     assert_status(KVP_E_PEER, kvp_tcp_flush(s.tcp[1]));
     assert_status(KVP_E_PEER, s.ends[1].take(s.ends[1].context, &in, &n));
+}
+
+/* An end that is closed is gone for its peer, also while its owner still has the socket. */
+TEST(a_socket_that_stays_open)
+{
+    scoped_scene s = make_scene(MESSAGE, MESSAGE, 4);
+    const void *in;
+    size_t n;
+    kvp_status status;
+    kvp_tcp_close(s.tcp[0]);
+    s.tcp[0] = NULL;
+    while ((status = s.ends[1].take(s.ends[1].context, &in, &n)) == KVP_E_AGAIN)
+        ;
+    assert_status(KVP_E_PEER, status);
+}
+
+/* A process without standard input: descriptor 0 is one like the others. */
+TEST(descriptor_0)
+{
+    scene s = {0};
+    const int kept = dup(0);
+    make_tcp_pair(s.sockets);
+    (void)close(0);
+    for (int i = 0; i < 2; i++)
+        assert_ok(kvp_tcp_open(s.sockets[i], MESSAGE, 1, &s.tcp[i], NULL));
+    for (int i = 0; i < 2; i++)
+        assert_ok(connect_end(&s, i));
+    assert_ok(post(&s.ends[0], 100, 1));
+    expect(&s.ends[1], 100, 1);
+    end_scene(&s);
+    assert_int_equal(fcntl(0, F_GETFD), -1);
+    assert_int_equal(dup2(kept, 0), kept < 0 ? -1 : 0);
+    (void)close(kept);
 }
 
 /* The system had taken everything, and the peer's had not. */

@@ -4,7 +4,9 @@
 #include "world.h"
 
 #include <kvpager/attention.h>
+#include <kvpager/memory.h>
 #include <kvpager/sched.h>
+#include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 #include <stdio.h>
 #include <string.h>
@@ -182,7 +184,9 @@ TEST(test_scheduler_and_wire)
     kvp_wire_config c;
     kvp_why why;
     kvp_sched_config_init(&s);
+    memset(&why, 0xA5, sizeof(why));
     assert_ok(kvp_sched_config_check(&s, w.cache, &why));
+    expect(&why, "", 0, 0, 0, "");
     assert_status(KVP_E_ARG, kvp_sched_config_check(&s, NULL, &why));
     assert_string_equal(why.text, "cache: is NULL");
     s.max_tries = 0;
@@ -199,6 +203,9 @@ TEST(test_scheduler_and_wire)
     expect(&why, "step_tokens", 1, 2, 1 << 24, "step_tokens is 1, expected 2 to 2^24");
     kvp_wire_config_init(&c);
     assert_ok(kvp_wire_config_check(&c, NULL));
+    memset(&why, 0xA5, sizeof(why));
+    assert_ok(kvp_wire_config_check(&c, &why));
+    expect(&why, "", 0, 0, 0, "");
     c.epoch = 0;
     assert_status(KVP_E_ARG, kvp_wire_config_check(&c, &why));
     assert_string_equal(why.field, "epoch");
@@ -223,6 +230,38 @@ TEST(test_attention_shapes)
     b.impl = 99;
     assert_status(KVP_E_ARG, kvp_append_check(&b, &why));
     assert_string_equal(why.text, "impl is 99: this processor or this build does not have it");
+}
+
+static kvp_status check_sched(const kvp_sched_config *config, kvp_why *why)
+{
+    scoped_world w = small_world(7);
+    return kvp_sched_config_check(config, w.cache, why);
+}
+
+/* A check names what is NULL, and a size that no version has. */
+#define NAMES(type, name, check)                                                                   \
+    do {                                                                                           \
+        type in_;                                                                                  \
+        kvp_why why_;                                                                              \
+        type##_init(&in_);                                                                         \
+        assert_status(KVP_E_ARG, check(NULL, &why_));                                              \
+        expect(&why_, name, 0, 0, 0, name ": is NULL");                                            \
+        in_.struct_size = 1;                                                                       \
+        assert_status(KVP_E_ARG, check(&in_, &why_));                                              \
+        expect(&why_, "struct_size", 1, 0, 0,                                                      \
+               "struct_size is 1: no size that it may have, or not zeros behind this version's "   \
+               "fields");                                                                          \
+    } while (0)
+
+TEST(test_checks_of_nothing)
+{
+    NAMES(kvp_config, "config", kvp_config_check);
+    NAMES(kvp_sched_config, "config", check_sched);
+    NAMES(kvp_wire_config, "config", kvp_wire_config_check);
+    NAMES(kvp_transfer_config, "config", kvp_transfer_config_check);
+    NAMES(kvp_layout, "layout", kvp_layout_check);
+    NAMES(kvp_attention, "attention", kvp_attention_check);
+    NAMES(kvp_append, "append", kvp_append_check);
 }
 
 TEST_MAIN(NULL, NULL)

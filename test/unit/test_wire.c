@@ -728,6 +728,18 @@ TEST(bad_creations)
     assert_ok(kvp_wire_mirror_bytes(&config, &n_bytes));
     assert_status(KVP_E_ARG, kvp_wire_sender_create(&config, w.cache, NULL, 0, &sender)); /* S */
     assert_ok(kvp_wire_config_of(w.cache, &config));
+    assert_ok(kvp_wire_mirror_bytes(&config, &n_bytes));
+    assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, n_bytes - 1, &mirror));
+    assert_ok(kvp_wire_mirror_create(&config, memory, n_bytes, &mirror));
+    kvp_wire_mirror_destroy(mirror);
+    n_bytes = 0;
+    assert_ok(kvp_wire_sender_bytes(&config, &n_bytes));
+    assert_status(KVP_E_TOO_SMALL,
+                  kvp_wire_sender_create(&config, w.cache, memory, n_bytes - 1, &sender));
+    assert_ok(kvp_wire_sender_create(&config, w.cache, memory, n_bytes, &sender));
+    kvp_wire_sender_destroy(sender);
+    sender = NULL;
+    mirror = NULL;
     assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_create(&config, w.cache, memory, 64, &sender));
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_create(&config, memory, 64, &mirror));
     assert_status(KVP_E_ARG,
@@ -752,6 +764,29 @@ TEST(bad_creations)
     kvp_wire_sender_destroy(NULL);
     kvp_wire_mirror_destroy(NULL);
     free(memory);
+}
+
+/* A single token that the engine has, from 0 on; and nothing is told twice. */
+TEST(one_token_of_the_engines)
+{
+    scoped_pair p = make_pair(8);
+    kvp_wire_news news;
+    static const int32_t zero = 0, none = -1;
+    add(&p, 3, open_seq(&p.w, ints(5), 1, NULL));
+    p.items[0].tokens = &none;
+    const kvp_wire_step step = step_of(&p);
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    p.items[0].tokens = &zero;
+    tell(&p, step, &news);
+    assert_fields(news.items[0], n_values, 1, from, 0);
+    assert_int_equal(news.items[0].values[0], 0);
+    assert_fields(seq_of(&p.m, 3), last_token, 0, known_tokens, 1);
+    for (uint32_t n = 0; n < 2; n++) { /* computed or not */
+        assert_ok(kvp_seq_commit(p.w.cache, p.items[0].seq, n));
+        tell(&p, step, &news);
+        tell(&p, step, &news);
+        assert_int_equal(news.items[0].n_values, 0);
+    }
 }
 
 TEST_MAIN(NULL, NULL)

@@ -267,4 +267,25 @@ TEST(test_moves_that_groups_of_one_size_have_apart)
     assert_memory_equal(p.news.moves, moves, sizeof moves);
 }
 
+/* The defaults are the sizes of a cache by its defaults. */
+TEST(test_defaults)
+{
+    kvp_config of_cache;
+    kvp_wire_config config, of_it;
+    kvp_config_init(&of_cache);
+    scoped_world w = make_world(&of_cache);
+    memset(&config, 0, sizeof config);
+    memset(&of_it, 0, sizeof of_it);
+    kvp_wire_config_init(&config);
+    assert_ok(kvp_wire_config_of(w.cache, &of_it));
+    assert_memory_equal(&config, &of_it, sizeof config);
+    world small = small_world(8);
+    assert_ok(kvp_wire_config_of(small.cache, &config));
+    assert_fields(config, block_tokens, 4, n_blocks, 9, max_seqs, 8, max_row_blocks, 64,
+                  max_step_tokens, 8 + 4 * 256);
+    end_world(&small);
+    assert_status(KVP_E_ARG, kvp_wire_config_of(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_wire_config_of(NULL, &of_it));
+}
+
 TEST_MAIN(NULL, NULL)
