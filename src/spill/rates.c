@@ -57,12 +57,13 @@ void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes)
 
 /* ---------------------------------------------------------------------------------------- rates */
 
-/* Three quarters of what was known, if anything was, a quarter of what was measured. */
+/* Three quarters of what was known, if anything was, a quarter of what was measured. Never 0: it
+ * divides. */
 static uint64_t learn(uint64_t rate, uint64_t amount, uint64_t took_ns)
 {
     const uint64_t measured = scaled(amount, SECOND_NS, took_ns);
-    const uint64_t mixed = rate - rate / 4 + measured / 4;
-    return rate == UINT64_MAX ? measured : mixed > 0 ? mixed : 1;
+    const uint64_t known = rate == UINT64_MAX ? measured : rate - rate / 4 + measured / 4;
+    return known > 0 ? known : 1;
 }
 
 void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
@@ -86,6 +87,7 @@ void kvpi_rates_refused(kvp_spill *spill)
     if (++spill->meter.refusals == REFUSALS) {
         spill->load_bytes_s = spill->config.load_bytes_s;
         spill->meter.refusals = 0;
+        spill->meter.bytes = spill->meter.busy_ns = 0;
     }
 }
 

@@ -1,6 +1,5 @@
 /* Scenes of a spill: what it writes, what it loads, what it leaves alone. */
-#include <stdlib.h>
-
+#include "heap.h"
 #include "liar.h"
 #include "scenes.h"
 
@@ -586,16 +585,6 @@ TEST(an_answer_that_is_not_due_is_refused)
     }
 }
 
-static uint32_t n_allocations;
-static uint32_t fails_at;
-
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-    return ++n_allocations == fails_at ? NULL : __real_calloc(n, bytes);
-}
-
 static int move_nothing(void *engine, const kvp_spill_record *record)
 {
     (void)engine, (void)record;
@@ -641,14 +630,14 @@ TEST(creating_fails_whole_or_not)
     config.host[0].base = w.host;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     kvp_status status = KVP_E_NO_MEMORY;
-    for (fails_at = 1; status == KVP_E_NO_MEMORY; fails_at++) {
-        n_allocations = 0;
+    for (heap.fails_at = 1; status == KVP_E_NO_MEMORY; heap.fails_at++) {
+        heap.n_allocations = 0;
         status = kvp_spill_create(&config, &spill, why, sizeof why);
         assert_true(status == KVP_OK || spill == NULL);
     }
     assert_int_equal(status, KVP_OK);
-    assert_true(fails_at > 30);
-    fails_at = 0;
+    assert_true(heap.fails_at > 30);
+    heap.fails_at = 0;
     kvp_spill_destroy(spill);
     kvp_spill_destroy(NULL);
     assert_moves_are_refused(config);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "liar.h"
 
 enum { BAD_TIER = 77, PLACES = 64 };
@@ -502,6 +503,7 @@ static void compute_steps(world *w, const world_line *line, kvp_seq seq, uint32_
         write_kv(w, seq, line, (kvp_range){at, end}, fails);
         world_run(w);
         must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        world_audit(w);
         at = end;
         if (fails) /* what comes after would be computed from it */
             return;
@@ -522,6 +524,7 @@ static void compute_chunks(world *w, const world_line *line, kvp_seq seq, uint32
         must(w, kvp_seq_commit(w->cache, seq, at + n), "kvp_seq_commit");
         keep_state(w, seq, at + n);
         must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        world_audit(w);
         at += n;
         world_take(w);
         if (!w->is_lazy)
@@ -558,6 +561,7 @@ kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
     if (status != KVP_OK)
         return status;
     must(w, kvp_spill_hit(w->spill, *out_seq, out_info->hit_tokens, w->now), "kvp_spill_hit");
+    world_audit(w);
     world_take(w);
     if (w->options.overlapped) {
         const bool fails = w->step_fails[w->n_steps - 1];
@@ -590,6 +594,13 @@ kvp_spill_stats world_stats(const world *w)
     return stats;
 }
 
+void world_audit(world *w)
+{
+    const char *wrong = w->spill == NULL ? NULL : spill_audit(w->spill);
+    if (wrong != NULL)
+        verdict_bad(&w->verdict, "the spill's audit: %s", wrong);
+}
+
 kvp_spill_answer world_settle(world *w)
 {
     kvp_spill_answer last = {0};
@@ -605,6 +616,7 @@ kvp_spill_answer world_settle(world *w)
         if (n > 0)
             last = answers[n - 1];
         stats = world_stats(w);
+        world_audit(w);
     }
     if (stats.waiting + stats.puts + stats.gets > 0)
         verdict_bad(&w->verdict, "it does not settle");
@@ -619,6 +631,7 @@ kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag)
     kvp_spill_answer answer = {0};
     must(w, kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
          "kvp_spill_ask");
+    world_audit(w);
     return answer;
 }
 
@@ -633,6 +646,7 @@ uint32_t world_work_once(world *w, kvp_spill_answer answers[8])
     uint32_t n = 0;
     w->now += 1000;
     must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
+    world_audit(w);
     return n;
 }
 
@@ -642,6 +656,7 @@ void world_flush(world *w, uint32_t space)
     must(w, kvp_spill_space(w->spill, w->spaces[space], names[space], 3, w->epochs[space]),
          "kvp_spill_space");
     must(w, kvp_ns_flush(w->cache, w->spaces[space]), "kvp_ns_flush");
+    world_audit(w);
 }
 
 void world_stop(world *w)
@@ -652,6 +667,7 @@ void world_stop(world *w)
         kvp_spill_answer answers[8];
         uint32_t n;
         status = kvp_spill_stop(w->spill, w->now);
+        world_audit(w);
         world_store(w);
         must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
     }
