@@ -1,18 +1,22 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+
 #include "heap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <kvpager/spill.h>
 
-enum { PLACES = 256, GUARD = 64, GUARD_BYTE = 0xA5 };
+enum { PLACES = 256, PAGE = 1 << 16 }; /* or less, on most systems */
 
 heap_control heap;
 
-static struct {
-    uint8_t *bytes;
-    size_t n;
+static struct place {
+    void *bytes;
+    uint8_t *pages; /* that they are the end of, but for the last one */
+    size_t n;       /* bytes of these */
 } places[PLACES];
 
 static uint32_t n_places;
@@ -42,35 +46,34 @@ static void must(int is_right, const char *what)
     }
 }
 
-/* An allocation of n bytes, with room for the guard. */
-static void *keep(uint8_t *bytes, size_t n)
+/* n bytes of `filling` that end where a page begins that nobody may touch. Elements of n bytes are
+ * aligned, because n is a multiple of what they are aligned to. */
+static void *allocate(size_t n, int filling)
 {
-    if (bytes == NULL)
+    const size_t n_usable = (n + PAGE - 1) / PAGE * PAGE;
+    if (++heap.n_allocations == heap.fails_at)
         return NULL;
-    must(n_places < PLACES, "too many allocations");
-    memset(bytes + n, GUARD_BYTE, GUARD);
-    places[n_places].bytes = bytes;
-    places[n_places++].n = n;
-    return bytes;
-}
-
-static int fails(void)
-{
-    return ++heap.n_allocations == heap.fails_at;
+    must(n > 0 && n_places < PLACES, "an allocation of nothing, or too many");
+    struct place *place = &places[n_places++];
+    place->n = n_usable + PAGE;
+    place->pages = mmap(NULL, place->n, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    must(place->pages != MAP_FAILED, "mmap");
+    must(mprotect(place->pages + n_usable, PAGE, PROT_NONE) == 0, "mprotect");
+    place->bytes = place->pages + n_usable - n;
+    if (filling != 0)
+        memset(place->bytes, filling, n);
+    return place->bytes;
 }
 
 void *__wrap_malloc(size_t n)
 {
-    if (!is_creating)
-        return __real_malloc(n);
-    return fails() ? NULL : keep(__real_malloc(n + GUARD), n);
+    return is_creating ? allocate(n, 0xA5) : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t each)
 {
-    if (!is_creating)
-        return __real_calloc(n, each);
-    return fails() ? NULL : keep(__real_calloc(1, n * each + GUARD), n * each);
+    return is_creating ? allocate(n * each, 0) : __real_calloc(n, each);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t n)
@@ -78,7 +81,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t n)
     if (!is_creating)
         return __real_aligned_alloc(alignment, n);
     must(n % alignment == 0, "its size is not a multiple of the alignment");
-    return fails() ? NULL : keep(__real_aligned_alloc(alignment, n + alignment), n);
+    return allocate(n, 0);
 }
 
 void __wrap_free(void *bytes)
@@ -86,12 +89,12 @@ void __wrap_free(void *bytes)
     uint32_t i = 0;
     while (i < n_places && places[i].bytes != bytes)
         i++;
-    if (i < n_places && bytes != NULL) {
-        for (uint32_t b = 0; b < GUARD; b++)
-            must(places[i].bytes[places[i].n + b] == GUARD_BYTE, "written behind its end");
-        places[i] = places[--n_places];
+    if (i == n_places) {
+        __real_free(bytes);
+        return;
     }
-    __real_free(bytes);
+    must(munmap(places[i].pages, places[i].n) == 0, "munmap");
+    places[i] = places[--n_places];
 }
 
 kvp_status __wrap_kvp_spill_create(const kvp_spill_config *config, kvp_spill **out_spill,

@@ -1,6 +1,6 @@
-/* The memory of spills. Behind each allocation of kvp_spill_create lie bytes that nobody may
- * change, and with the last spill all of it must be freed; else the process ends. Any allocation
- * can fail. */
+/* The memory of spills. Behind each allocation of kvp_spill_create lies a page that nobody may touch,
+ * and with the last spill all of it must be freed; else the process ends. Any allocation can
+ * fail. */
 #ifndef KVP_TEST_SPILL_HEAP_H
 #define KVP_TEST_SPILL_HEAP_H
 

@@ -141,7 +141,7 @@ TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 {
     scoped_world w;
     world_options options = world_defaults();
-    options.n_nodes = WORLD_SPACES + 20; /* the prompt has 16 units */
+    options.n_nodes = WORLD_SPACES + 16; /* the prompt has 16 units */
     const world_line line = open_stored(&w, &options);
     const world_line begin = line_of(&w, 48, 48, 0);
     compute(&w, &begin);

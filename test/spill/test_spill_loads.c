@@ -2,6 +2,20 @@
 #include "liar.h"
 #include "scenes.h"
 
+/* The blocks of the device are on the host, too. */
+static void mirror_all(world *w)
+{
+    kvp_cold_cursor cursor = {0};
+    kvp_cold cold[64];
+    int32_t blocks[64], host[64];
+    uint32_t n = 0;
+    assert_int_equal(kvp_cache_cold_end(w->cache, KVP_DEVICE, &cursor, cold, 64, &n), KVP_OK);
+    for (uint32_t i = 0; i < n; i++)
+        blocks[i] = cold[i].block;
+    assert_int_equal(kvp_cache_mirror(w->cache, blocks, n, 0, host, NULL), KVP_OK);
+    world_settle(w);
+}
+
 /* From then on waiting costs more than a computation. */
 TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
 {
@@ -232,6 +246,199 @@ TEST(a_load_waits_for_room_that_will_come)
         assert_int_equal(kvp_cache_give_back(w.cache, blocks, n), KVP_OK);
     }
     assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 3);
+}
+
+/* So many that their bits need two words. The first that wants the line reads it for the others, also
+ * when it has given up. */
+TEST(many_requests_share_a_load)
+{
+    enum { ASKS = 128, STRANGERS = 70, SHARERS = ASKS - STRANGERS - 1 };
+    for (int is_aborted = 0; is_aborted < 2; is_aborted++) {
+        kvp_spill_answer answers[8];
+        scoped_world w;
+        world_options options = world_defaults();
+        options.more.max_asks = ASKS;
+        const world_line line = open_stored(&w, &options);
+        const world_line stranger = line_of(&w, 64, 0, 500);
+        for (uint32_t i = 0; i < ASKS; i++)
+            assert_int_equal(world_ask_now(&w, i < STRANGERS ? &stranger : &line, i).outcome,
+                             KVP_SPILL_WAITS);
+        for (int i = 0; i < 50; i++) {
+            world_work_once(&w, answers);
+            if (i < 2) /* the questions; reads do not end */
+                world_store(&w);
+        }
+        assert_fields(world_stats(&w), waiting, SHARERS + 1, shared, SHARERS);
+        if (is_aborted)
+            assert_int_equal(kvp_spill_abort(w.spill, STRANGERS), KVP_OK);
+        world_settle(&w);
+        assert_fields(world_stats(&w), loaded, 8, outcomes[KVP_SPILL_LOADED], SHARERS + !is_aborted,
+                      outcomes[KVP_SPILL_NOTHING], STRANGERS);
+    }
+}
+
+/* What is counted of a request. */
+TEST(tokens_are_counted_where_they_are)
+{
+    scoped_world w;
+    world_options options = world_defaults();
+    const world_line line = open_stored(&w, &options);
+    const world_line longer = line_of(&w, 70, 64, 900);
+    const kvp_spill_stats before = world_stats(&w);
+    assert_fields(before, asked, 0, asked_tokens, 0, device_tokens, 0, host_tokens, 0);
+    assert_int_equal(world_ask(&w, &line, 1).more_tokens, 64);
+    assert_fields(world_stats(&w), asked_tokens, 64, device_tokens, 0, host_tokens, 0, store_tokens,
+                  64, decided_all, 1);
+    assert_int_equal(world_ask(&w, &longer, 2).outcome, KVP_SPILL_NOTHING);
+    assert_fields(world_stats(&w), asked, 2, asked_tokens, 64 + 70, device_tokens, 0, host_tokens,
+                  64, store_tokens, 64);
+    compute(&w, &line);
+    assert_int_equal(world_ask(&w, &longer, 3).outcome, KVP_SPILL_NOTHING);
+    assert_fields(world_stats(&w), asked, 3, asked_tokens, 64 + 2 * 70, device_tokens, 64,
+                  host_tokens, 64, outcomes[KVP_SPILL_NOTHING], 2);
+    assert_fields(world_stats(&w), decided_all, 1, decided_part, 0, decided_none, 0, store_tokens,
+                  64);
+}
+
+/* The host is full. The prompt needs 6 blocks of each group: nothing is evicted for it unless there
+ * is room for both. */
+TEST(a_load_without_room_evicts_nothing)
+{
+    enum { NEED = 12, LENT = 32, USABLE = 64 };
+    static const struct {
+        uint32_t n_lent, spare_blocks;
+        int is_loaded;
+    } rows[] = {{LENT - NEED, 0, 1},
+                {LENT - NEED + 1, 0, 0},
+                {10, USABLE - 10 - NEED, 1},
+                {10, USABLE - 10 - NEED + 1, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kvp_cold_cursor cursor = {0};
+        kvp_cold cold[LENT];
+        int32_t blocks[LENT];
+        kvp_stats before, after;
+        uint32_t n = 0;
+        scoped_world w;
+        world_options options = world_defaults();
+        options.n_groups = 2;
+        options.n_blocks = 200;
+        options.host_blocks = USABLE + 1;
+        options.policy = KVP_SPILL_THROUGH;
+        options.more.spare_blocks = rows[i].spare_blocks;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 24, 24, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        for (int32_t k = 1; k <= 8; k++) {
+            const world_line other = line_of(&w, 16, 0, 1000 * k);
+            compute(&w, &other);
+            mirror_all(&w);
+        }
+        assert_int_equal(kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, rows[i].n_lent, &n),
+                         KVP_OK);
+        assert_int_equal(n, rows[i].n_lent);
+        for (uint32_t k = 0; k < n; k++)
+            blocks[k] = cold[k].block;
+        assert_int_equal(kvp_cache_lend(w.cache, blocks, n), KVP_OK);
+        assert_int_equal(kvp_cache_stats_get(w.cache, &before), KVP_OK);
+        assert_fields(before, host_free_blocks, 0, host_cached_blocks, USABLE - n);
+        assert_int_equal(world_ask(&w, &line, 1).outcome,
+                         rows[i].is_loaded ? KVP_SPILL_LOADED : KVP_SPILL_COMPUTE);
+        assert_int_equal(kvp_cache_stats_get(w.cache, &after), KVP_OK);
+        assert_fields(after, host_free_blocks, 0, host_cached_blocks, USABLE - n,
+                      host_evicted_blocks,
+                      before.host_evicted_blocks + (rows[i].is_loaded ? NEED : 0));
+        assert_int_equal(kvp_cache_give_back(w.cache, blocks, n), KVP_OK);
+    }
+}
+
+/* 64 tokens take a second to compute, and as long to load. */
+TEST(each_record_that_is_read_costs_its_bytes)
+{
+    static const struct {
+        kvp_window window; /* of group 1 */
+        uint32_t cached;   /* tokens */
+        uint32_t n_records;
+    } rows[] = {{{0, 0}, 0, 16},  {{3, 10}, 0, 8 + 1 + 2},   {{17, 10}, 0, 8 + 3 + 2},
+                {{0, 0}, 32, 8},  {{17, 10}, 32, 4 + 2},     {{0, 30}, 32, 4 + 4},
+                {{0, 30}, 0, 12}, {{KVP_CHUNKED, 24}, 0, 10}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (uint32_t is_slow = 0; is_slow < 2; is_slow++) {
+            scoped_world w;
+            world_options options = world_defaults();
+            const uint32_t n_tokens = 64 - rows[i].cached;
+            options.n_groups = 2;
+            options.n_blocks = options.host_blocks = 128;
+            options.windows[1] = rows[i].window;
+            options.more.compute_tokens_s = n_tokens;
+            options.more.load_bytes_s = 64 * rows[i].n_records - is_slow;
+            const world_line line = open_stored(&w, &options);
+            const world_line first = line_of(&w, 32, 64, 0);
+            if (rows[i].cached > 0)
+                compute(&w, &first);
+            world_settle(&w);
+            const uint32_t outcome = world_ask(&w, &line, 1).outcome;
+            if (outcome != (is_slow ? KVP_SPILL_COMPUTE : KVP_SPILL_LOADED))
+                fail_msg("row %zu: %s", i, kvp_spill_outcome_name(outcome));
+            assert_int_equal(world_stats(&w).loaded, is_slow ? 0 : rows[i].n_records);
+        }
+    }
+}
+
+/* As many groups, and tokens, as there can be. */
+TEST(the_largest_prompt_comes_back)
+{
+    scoped_world w;
+    world_options options = world_defaults();
+    options.n_groups = KVP_GROUPS_MAX;
+    for (uint32_t g = 1; g < KVP_GROUPS_MAX; g++)
+        options.windows[g] = (kvp_window){g, 10 * g};
+    options.n_blocks = options.host_blocks = 1600;
+    options.url = "memory:?size=16MiB";
+    options.more.max_puts = 1000;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, WORLD_TOKENS, WORLD_TOKENS, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, WORLD_TOKENS);
+    assert_int_equal(compute(&w, &line).hit_tokens, WORLD_TOKENS);
+}
+
+/* What waits for its copies gives room when it ends; what others hold is not waited for. */
+TEST(a_load_waits_for_a_put_that_waits)
+{
+    kvp_cold_cursor cursor = {0};
+    kvp_cold cold[32];
+    int32_t blocks[32];
+    kvp_spill_answer answers[8];
+    uint32_t n = 0;
+    scoped_world w;
+    world_options options = world_defaults();
+    options.host_blocks = 57; /* 28 are lent at once */
+    const world_line line = open_stored(&w, &options);
+    const world_line other = line_of(&w, 64, 0, 500);
+    const world_line small = line_of(&w, 8, 0, 700);
+    compute(&w, &other);
+    world_settle(&w);
+    assert_int_equal(kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 32, &n), KVP_OK);
+    assert_int_equal(n, 16);
+    for (uint32_t i = 0; i < n; i++)
+        blocks[i] = cold[i].block;
+    assert_int_equal(kvp_cache_lend(w.cache, blocks, n), KVP_OK);
+    w.is_lazy = true;
+    compute(&w, &small);
+    assert_int_equal(world_stats(&w).puts, 1);
+    world_ask_now(&w, &line, 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(world_work_once(&w, answers), 0);
+        world_store(&w);
+    }
+    assert_fields(world_stats(&w), waiting, 1, puts, 1);
+    assert_int_equal(world_settle(&w).outcome, KVP_SPILL_COMPUTE);
+    assert_int_equal(kvp_cache_give_back(w.cache, blocks, n), KVP_OK);
 }
 
 /* What a prompt may not hit is not asked for. */

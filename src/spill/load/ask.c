@@ -89,9 +89,7 @@ static struct kvpi_spill_ask *take_ask(kvp_spill *spill)
 static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
 {
     const kvp_prompt *from = asked->prompt;
-    if (asked->n_tokens > 0) {
-        memcpy(ask->tokens, from->tokens, asked->n_tokens * sizeof(*ask->tokens));
-    }
+    memcpy(ask->tokens, from->tokens, asked->n_tokens * sizeof(*ask->tokens));
     for (uint32_t i = 0; i < asked->n_keys; i++) {
         ask->keys[i] = from->keys[i];
         ask->keys[i].end = kvpi_spill_min(from->keys[i].end, asked->n_tokens);
