@@ -267,6 +267,9 @@ TEST(many_requests_share_a_load)
             world_work_once(&w, answers);
             if (i < 2) /* the questions; reads do not end */
                 world_store(&w);
+            const uint64_t looked = 4 * (uint64_t)i; /* at most so many prompts in a call */
+            assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_NOTHING],
+                             looked < STRANGERS ? looked : STRANGERS);
         }
         assert_fields(world_stats(&w), waiting, SHARERS + 1, shared, SHARERS);
         if (is_aborted)
@@ -274,6 +277,40 @@ TEST(many_requests_share_a_load)
         world_settle(&w);
         assert_fields(world_stats(&w), loaded, 8, outcomes[KVP_SPILL_LOADED], SHARERS + !is_aborted,
                       outcomes[KVP_SPILL_NOTHING], STRANGERS);
+    }
+}
+
+/* Their bytes are all there before the engine takes the first. */
+TEST(records_that_are_moved_come_back)
+{
+    scoped_world w;
+    world_options options = world_defaults();
+    options.moves = 1;
+    options.record_blocks = 3;
+    options.more.max_gets = 5;
+    const world_line line = open_stored(&w, &options);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 60);
+    assert_fields(world_stats(&w), loaded, 5, loaded_bytes, 60 * sizeof(uint64_t));
+    assert_int_equal(compute(&w, &line).hit_tokens, 60);
+}
+
+/* What the last load has read is not what the next one has, which fails. */
+TEST(what_was_read_before_is_not_whole)
+{
+    for (uint32_t n_blocks = 1; n_blocks <= 4; n_blocks *= 2) {
+        for (uint32_t n = 1; n <= 16 / n_blocks; n++) {
+            scoped_world w;
+            memset(&liar, 0, sizeof liar);
+            world_options options = world_defaults();
+            options.record_blocks = n_blocks;
+            options.lies = 1;
+            const world_line line = open_stored(&w, &options);
+            assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
+            forget_cache(&w);
+            liar.fail_at = liar.n_transfers + n;
+            assert_int_equal(world_ask(&w, &line, 2).hit_tokens, 4 * n_blocks * (n - 1));
+            compute(&w, &line); /* and reads what was hit */
+        }
     }
 }
 

@@ -199,6 +199,27 @@ TEST(a_transfer_that_fails_costs_a_computation)
     assert_int_equal(n_failed, 48 / RECORD + 1);
 }
 
+/* The state of the load before was read to the same place. */
+TEST(a_state_that_was_read_before_is_not_whole)
+{
+    for (uint32_t n = 1; n <= 2; n++) { /* KV and a state */
+        scoped_world w;
+        world_options options = begin();
+        options.record_blocks = 1;
+        options.keep_rate = 100;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 4, 64, 0), longer = line_of(&w, 7, 64, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &longer, 1).hit_tokens, 4);
+        forget_cache(&w);
+        liar.fail_at = liar.n_transfers + n;
+        assert_int_equal(world_ask(&w, &longer, 2).outcome, KVP_SPILL_FAILED);
+        assert_int_equal(compute(&w, &longer).hit_tokens, 0);
+    }
+}
+
 /* ------------------------------------------------------------------------------ what is written */
 
 TEST(only_a_state_that_is_hit_is_written)

@@ -22,7 +22,7 @@ endforeach()
 target_link_options(test_spill PRIVATE "LINKER:--wrap=kvp_store_poll")
 target_link_options(test_spill_puts PRIVATE "LINKER:--wrap=kvp_store_put")
 target_link_options(test_spill_digests PRIVATE "LINKER:--wrap=kvp_digest_blocks"
-                    "LINKER:--wrap=kvp_hash_units")
+                    "LINKER:--wrap=kvp_hash_units" "LINKER:--wrap=kvp_record_key")
 kvp_add_test(NAME spill COMMAND test_spill LABELS store)
 kvp_add_test(NAME spill_create COMMAND test_spill_create LABELS store)
 kvp_add_test(NAME spill_digests COMMAND test_spill_digests LABELS store)

@@ -142,12 +142,18 @@ static void open_store(world *w, const kvp_digest *fingerprint)
         verdict_bad(&w->verdict, "kvp_store_open: %s", why);
 }
 
-static int move_record(world *w, int is_take)
+static int move_record(world *w, const kvp_spill_record *record, int is_take)
 {
+    const uint32_t T = w->options.record_blocks * w->options.block_tokens;
+    const kvp_range tokens = record->tokens;
     kvp_stats stats;
     const int refuses = random_percent(&w->random, w->options.refuse_rate);
     w->n_refused[is_take] += (uint64_t)refuses;
     must(w, kvp_cache_stats_get(w->cache, &stats), "kvp_cache_stats_get");
+    if (tokens.begin % T != 0 || tokens.end - tokens.begin != T ||
+        (uintptr_t)record->bytes % 4096 || (record->seq.bits == 0) != is_take ||
+        (record->blocks != NULL) != is_take)
+        verdict_bad(&w->verdict, "a record that is moved is none");
     return !refuses && (is_take || stats.pending_copies + w->n_copies == 0);
 }
 
@@ -158,7 +164,7 @@ static int give_record(void *engine, const kvp_spill_record *record)
     const uint32_t S = world_tokens(&w->options, record->group);
     const int32_t *row;
     uint32_t n_row = 0;
-    if (!move_record(w, 0))
+    if (!move_record(w, record, 0))
         return 0;
     must(w, kvp_seq_row(w->cache, record->seq, record->group, &row, &n_row), "kvp_seq_row");
     for (uint32_t p = record->tokens.begin; p < record->tokens.end && !w->verdict.is_bad; p++)
@@ -171,7 +177,7 @@ static int take_record(void *engine, const kvp_spill_record *record)
 {
     world *w = engine;
     const uint32_t S = world_tokens(&w->options, record->group);
-    if (!move_record(w, 1))
+    if (!move_record(w, record, 1))
         return 0;
     for (uint32_t p = 0; p < record->tokens.end - record->tokens.begin; p++)
         if (record->blocks[p / S] != KVP_NULL_BLOCK)
