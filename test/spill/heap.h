@@ -1,4 +1,4 @@
-/* The memory of spills. Behind each allocation of kvp_spill_create lies a page that nobody may touch,
+/* The memory of spills. Behind each allocation of kvp_spill_create lies a page that nobody touches,
  * and with the last spill all of it must be freed; else the process ends. Any allocation can
  * fail. */
 #ifndef KVP_TEST_SPILL_HEAP_H

@@ -248,8 +248,8 @@ TEST(a_load_waits_for_room_that_will_come)
     assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 3);
 }
 
-/* So many that their bits need two words. The first that wants the line reads it for the others, also
- * when it has given up. */
+/* So many that their bits need two words. The first that wants the line reads it for the others,
+ * also when it has given up. */
 TEST(many_requests_share_a_load)
 {
     enum { ASKS = 128, STRANGERS = 70, SHARERS = ASKS - STRANGERS - 1 };

@@ -129,6 +129,29 @@ TEST(a_state_of_windows_stands_alone)
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
 }
 
+/* It depends on the record of the first group without a window, whichever that is. */
+TEST(a_state_has_the_parent_that_it_can_have)
+{
+    for (uint32_t windows = 0; windows < 8; windows++) {
+        const uint32_t n_full = 3 - (windows & 1) - (windows >> 1 & 1) - (windows >> 2);
+        scoped_world w;
+        world_options options = begin();
+        options.n_groups = 3;
+        options.n_blocks = options.host_blocks = 150;
+        for (uint32_t g = 0; g < 3; g++)
+            options.windows[g].recent_tokens = windows >> g & 1 ? 6 : 0;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 35, 35, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).states_written, 1);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+        assert_fields(world_stats(&w), loaded, 4 * n_full + (3 - n_full) + 1, load_failed, 0);
+        assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    }
+}
+
 /* 256 bytes of KV and 24 of a state for 32 tokens: with the state, loading is slower. */
 TEST(the_bytes_of_a_state_count)
 {
