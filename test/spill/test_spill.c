@@ -729,6 +729,8 @@ TEST(calls_without_a_pointer_are_refused)
         if (refused[i] != KVP_E_ARG)
             fail_msg("call %zu gives %s", i, kvp_status_name(refused[i]));
     assert_int_equal(kvp_spill_space(spill, w.spaces[1], longest, KVP_NAME_MAX_BYTES, 0), KVP_OK);
+    assert_int_equal(kvp_spill_space(spill, w.spaces[1], NULL, 0, 0), KVP_OK);
+    assert_int_equal(kvp_spill_work(spill, w.now, NULL, 0, &n), KVP_OK);
 }
 
 TEST_MAIN(NULL, NULL)

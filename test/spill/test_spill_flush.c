@@ -181,6 +181,50 @@ TEST(what_is_hottest_is_written)
         assert_int_equal(world_ask(&w, &lines[i], (uint64_t)i).hit_tokens, hits[i]);
 }
 
+/* The namespace is flushed after the first blocks were mirrored: the others are left out. */
+TEST(what_goes_meanwhile_is_left_out)
+{
+    enum { FIRST = 64 }; /* blocks of a call */
+    kvp_stats stats;
+    scoped_world w;
+    world_options options = world_defaults();
+    options.n_blocks = options.host_blocks = 200;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 400, 0, 100);
+    compute(&w, &line);
+    assert_int_equal(call_flush(&w, w.now + LATE), KVP_E_AGAIN);
+    world_flush(&w, 0);
+    n_flushed = 0;
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    assert_true(n_flushed < 10);
+    assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
+    assert_int_equal(stats.mirrored_blocks, FIRST);
+    assert_int_equal(world_stats(&w).offered, 0);
+}
+
+/* What the host has already is written, too. */
+TEST(what_only_the_host_has_is_written)
+{
+    enum { LINES = 6 };
+    world_line lines[LINES];
+    scoped_world w;
+    world_options options = world_defaults();
+    options.n_blocks = 20; /* of one line */
+    options.host_blocks = 150;
+    open_world(&w, &options);
+    for (int i = 0; i < LINES; i++) {
+        lines[i] = line_of(&w, 64, 0, 100 * (i + 1));
+        compute(&w, &lines[i]);
+    }
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    assert_int_equal(world_stats(&w).written, LINES * 8);
+    forget_cache(&w);
+    for (int i = 0; i < LINES; i++) {
+        assert_int_equal(world_ask(&w, &lines[i], (uint64_t)i).hit_tokens, 64);
+        assert_int_equal(compute(&w, &lines[i]).hit_tokens, 64);
+    }
+}
+
 /* Of a prefix that ends inside a record, the key in the rest is left out. */
 TEST(a_key_behind_the_last_record)
 {
@@ -201,6 +245,37 @@ TEST(a_key_behind_the_last_record)
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 8);
         assert_int_equal(world_ask(&w, &other, 2).hit_tokens, 8);
         assert_int_equal(compute(&w, &line).hit_tokens, 8);
+    }
+}
+
+/* The same when only the block behind the record is offered: those of the record are held. */
+TEST(a_key_of_the_block_behind)
+{
+    for (uint32_t begin = 7; begin <= 11; begin++) {
+        kvp_cold_cursor cursor = {0};
+        kvp_cold cold[4];
+        int32_t blocks[4], host[4];
+        uint32_t n = 0;
+        scoped_world w;
+        world_options options = world_defaults();
+        open_world(&w, &options);
+        world_line line = line_of(&w, 12, 0, 100);
+        line.keys[line.n_keys++] =
+            (kvp_key){.type = 1, .begin = begin, .end = begin + 1, .bytes = "cat", .n_bytes = 3};
+        world_truth(&w, &line);
+        compute(&w, &line);
+        assert_int_equal(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 4, &n), KVP_OK);
+        assert_int_equal(n, 3);
+        for (uint32_t i = 0; i < n; i++)
+            blocks[i] = cold[i].block;
+        assert_int_equal(kvp_cache_mirror(w.cache, blocks, n, 0, host, NULL), KVP_OK);
+        world_settle(&w);
+        assert_int_equal(kvp_cache_lend(w.cache, host + 1, 2), KVP_OK);
+        assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+        assert_int_equal(world_stats(&w).written, 1);
+        assert_int_equal(kvp_cache_give_back(w.cache, host + 1, 2), KVP_OK);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 8);
     }
 }
 
