@@ -128,6 +128,24 @@ TEST(decisions_are_those_of_the_words)
     assert_true(n_parts > 500 && n_all > 500);
 }
 
+/* As many tokens as 32 bits can count, of which some come in time. */
+TEST(a_part_of_many_tokens)
+{
+    const uint32_t step = 5000, most = UINT32_MAX / step * step;
+    kvp_spill_question q = {.struct_size = sizeof q,
+                            .bytes = most,
+                            .load_bytes_s = step,
+                            .compute_tokens_s = 1,
+                            .n_tokens = most,
+                            .step_tokens = step};
+    for (uint64_t n_steps = 0; n_steps <= most / step; n_steps += most / step / 5) {
+        uint32_t n = 777;
+        q.left_ns = n_steps * SECOND + SECOND / 2;
+        assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+        assert_int_equal(n, n_steps * step);
+    }
+}
+
 TEST(a_question_without_a_rate_is_refused)
 {
     const kvp_spill_question right = {.struct_size = sizeof right,
