@@ -317,6 +317,29 @@ TEST(what_was_read_before_is_not_whole)
     }
 }
 
+/* The cache has closed the namespace meanwhile, and did not tell. */
+TEST(a_namespace_that_is_closed_has_nothing)
+{
+    kvp_spill_answer answers[8];
+    scoped_world w;
+    world_options options = world_defaults();
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    world_line line = line_of(&w, 64, 64, 0);
+    line.space = 1;
+    world_truth(&w, &line);
+    compute(&w, &line);
+    world_settle(&w);
+    forget_cache(&w);
+    assert_int_equal(world_ask_now(&w, &line, 1).outcome, KVP_SPILL_WAITS);
+    assert_int_equal(world_work_once(&w, answers), 0);
+    world_store(&w);
+    assert_int_equal(kvp_ns_close(w.cache, w.spaces[1]), KVP_OK);
+    assert_int_equal(world_work_once(&w, answers), 1);
+    assert_fields(answers[0], outcome, KVP_SPILL_NOTHING, hit_tokens, 0, more_tokens, 0);
+    assert_fields(world_stats(&w), decided_all, 0, decided_none, 0, loaded, 0);
+}
+
 /* What is counted of a request. */
 TEST(tokens_are_counted_where_they_are)
 {
