@@ -317,6 +317,24 @@ TEST(what_was_read_before_is_not_whole)
     }
 }
 
+/* The blocks that a shorter prompt has loaded are none of the next one's. */
+TEST(what_was_loaded_before_is_not_read)
+{
+    for (uint32_t n = 8; n <= 32; n += 24) {
+        scoped_world w;
+        world_options options = world_defaults();
+        options.windows[0].recent_tokens = 10;
+        const world_line line = open_stored(&w, &options);
+        const world_line part = line_of(&w, n, 64, 0);
+        assert_int_equal(world_ask(&w, &part, 1).hit_tokens, n);
+        assert_int_equal(world_stats(&w).loaded, n == 8 ? 1 : 2);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 2).hit_tokens, 64);
+        assert_fields(world_stats(&w), loaded, n == 8 ? 1 + 2 : 2 + 2, load_failed, 0);
+        assert_int_equal(compute(&w, &line).hit_tokens, 64);
+    }
+}
+
 /* The cache has closed the namespace meanwhile, and did not tell. */
 TEST(a_namespace_that_is_closed_has_nothing)
 {
