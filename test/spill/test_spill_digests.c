@@ -104,6 +104,7 @@ TEST(each_block_is_digested_once)
     assert_int_equal(n_keys, n_keys_before); /* there is nothing to do, which is known at once */
     close_seq(&w, seq);
     close_seq(&w, compute_open(&w, &line, 404)); /* a hit, by another sequence */
+    assert_int_equal(n_keys, n_keys_before + 1); /* the last record is known, and so are all */
     const world_line other = line_of(&w, 404, 320, 1000);
     close_seq(&w, compute_open(&w, &other, 320)); /* and one that goes on with other tokens */
     assert_int_equal(digests_since(before), 100 + 20);
