@@ -22,8 +22,7 @@ static void accrue(kvp_spill *spill, uint64_t largest)
     struct kvpi_spill_budget *budget = &spill->budget;
     const uint64_t rate = spill->config.put_bytes_s;
     const uint64_t most = rate > largest ? rate : largest;
-    const uint64_t more =
-        now_ns > budget->since_ns ? scaled(rate, now_ns - budget->since_ns, SECOND_NS) : 0;
+    const uint64_t more = scaled(rate, now_ns - budget->since_ns, SECOND_NS);
     if (more > 0) {
         budget->since_ns = now_ns;
         budget->allowance = budget->allowance + more > most ? most : budget->allowance + more;
@@ -70,7 +69,7 @@ void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
 {
     struct kvpi_spill_meter *meter = &spill->meter;
     spill->now_ns = now_ns > spill->now_ns ? now_ns : spill->now_ns;
-    if (spill->n_gets > 0 && spill->now_ns > meter->since_ns) {
+    if (spill->n_gets > 0) {
         meter->busy_ns += spill->now_ns - meter->since_ns;
     }
     meter->since_ns = spill->now_ns;
