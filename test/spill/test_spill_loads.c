@@ -340,6 +340,37 @@ TEST(what_was_loaded_before_is_not_read)
     }
 }
 
+/* The bytes of keys are the caller's: others stand there when the request is answered, or when the
+ * record is written. */
+TEST(keys_are_copied)
+{
+    char image[2][4] = {"cat", "dog"};
+    world_line lines[2];
+    scoped_world w;
+    world_options options = world_defaults();
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    for (int i = 0; i < 2; i++) {
+        lines[i] = line_of(&w, 16, 16, 0);
+        lines[i].n_keys = 2;
+        for (uint32_t k = 0; k < 2; k++)
+            lines[i].keys[k] = (kvp_key){
+                .type = 1, .begin = 5 + 8 * k, .end = 6 + 8 * k, .n_bytes = 3, .bytes = image[i]};
+        world_truth(&w, &lines[i]);
+        compute(&w, &lines[i]);
+    }
+    assert_int_equal(world_stats(&w).puts, 4);
+    world_settle(&w);
+    forget_cache(&w);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(world_ask_now(&w, &lines[i], 1).outcome, KVP_SPILL_WAITS);
+        image[i][0] = 'x';
+        assert_int_equal(world_settle(&w).hit_tokens, 16);
+        image[i][0] = "cd"[i];
+        assert_int_equal(compute(&w, &lines[i]).hit_tokens, 16);
+    }
+}
+
 /* While something is read, or written: the spill says so, and goes on. */
 TEST(a_cache_that_was_reset_is_noticed)
 {
