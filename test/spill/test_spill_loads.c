@@ -255,7 +255,7 @@ TEST(a_load_waits_for_room_that_will_come)
  * also when it has given up. */
 TEST(many_requests_share_a_load)
 {
-    enum { ASKS = 128, STRANGERS = 70, SHARERS = ASKS - STRANGERS - 1 };
+    enum { ASKS = 130, STRANGERS = 70, SHARERS = ASKS - STRANGERS - 1 };
     for (int is_aborted = 0; is_aborted < 2; is_aborted++) {
         kvp_spill_answer answers[8];
         scoped_world w;
@@ -268,7 +268,7 @@ TEST(many_requests_share_a_load)
                              KVP_SPILL_WAITS);
         for (int i = 0; i < 50; i++) {
             world_work_once(&w, answers);
-            if (i < 2) /* the questions; reads do not end */
+            if (i < 3) /* the questions; reads do not end */
                 world_store(&w);
             const uint64_t looked = 4 * (uint64_t)i; /* at most so many prompts in a call */
             assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_NOTHING],
@@ -338,6 +338,43 @@ TEST(what_was_loaded_before_is_not_read)
         assert_fields(world_stats(&w), loaded, n == 8 ? 1 + 2 : 2 + 2, load_failed, 0);
         assert_int_equal(compute(&w, &line).hit_tokens, 64);
     }
+}
+
+/* Each has its own tokens, keys and blocks. */
+TEST(requests_at_once_do_not_meet)
+{
+    enum { LINES = 8 };
+    static const char *const images[LINES] = {"ant", "bee", "cat", "dog",
+                                              "eel", "fox", "gnu", "hen"};
+    static world_line lines[LINES];
+    scoped_world w;
+    world_options options = world_defaults();
+    options.n_blocks = options.host_blocks = 300;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    for (uint32_t i = 0; i < LINES; i++) {
+        lines[i] = line_of(&w, 64, 0, 1000 * (int32_t)i);
+        lines[i].n_keys = WORLD_KEYS;
+        for (uint32_t k = 0; k < WORLD_KEYS; k++)
+            lines[i].keys[k] = (kvp_key){.type = k,
+                                         .begin = 12 * k + i,
+                                         .end = 12 * k + i + 1,
+                                         .n_bytes = 3,
+                                         .bytes = images[(i + k) % LINES]};
+        world_truth(&w, &lines[i]);
+        compute(&w, &lines[i]);
+    }
+    assert_int_equal(world_stats(&w).puts, 8 * LINES);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 8 * LINES);
+    forget_cache(&w);
+    for (uint32_t i = 0; i < LINES; i++)
+        assert_int_equal(world_ask_now(&w, &lines[i], i).outcome, KVP_SPILL_WAITS);
+    world_settle(&w);
+    assert_fields(world_stats(&w), loaded, 8 * LINES, outcomes[KVP_SPILL_LOADED], LINES,
+                  load_failed, 0);
+    for (uint32_t i = 0; i < LINES; i++)
+        assert_int_equal(compute(&w, &lines[i]).hit_tokens, 64);
 }
 
 /* The bytes of keys are the caller's: others stand there when the request is answered, or when the
