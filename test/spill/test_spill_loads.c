@@ -340,10 +340,10 @@ TEST(what_was_loaded_before_is_not_read)
     }
 }
 
-/* Each has its own tokens, keys and blocks. */
+/* Each has its own tokens, keys and blocks; the store has every second one. */
 TEST(requests_at_once_do_not_meet)
 {
-    enum { LINES = 8 };
+    enum { LINES = 8, STORED = LINES / 2 };
     static const char *const images[LINES] = {"ant", "bee", "cat", "dog",
                                               "eel", "fox", "gnu", "hen"};
     static world_line lines[LINES];
@@ -362,19 +362,20 @@ TEST(requests_at_once_do_not_meet)
                                          .n_bytes = 3,
                                          .bytes = images[(i + k) % LINES]};
         world_truth(&w, &lines[i]);
-        compute(&w, &lines[i]);
+        if (i % 2 == 0)
+            compute(&w, &lines[i]);
     }
-    assert_int_equal(world_stats(&w).puts, 8 * LINES);
+    assert_int_equal(world_stats(&w).puts, 8 * STORED);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 8 * LINES);
+    assert_int_equal(world_stats(&w).written, 8 * STORED);
     forget_cache(&w);
     for (uint32_t i = 0; i < LINES; i++)
         assert_int_equal(world_ask_now(&w, &lines[i], i).outcome, KVP_SPILL_WAITS);
     world_settle(&w);
-    assert_fields(world_stats(&w), loaded, 8 * LINES, outcomes[KVP_SPILL_LOADED], LINES,
+    assert_fields(world_stats(&w), loaded, 8 * STORED, outcomes[KVP_SPILL_LOADED], STORED,
                   load_failed, 0);
     for (uint32_t i = 0; i < LINES; i++)
-        assert_int_equal(compute(&w, &lines[i]).hit_tokens, 64);
+        assert_int_equal(compute(&w, &lines[i]).hit_tokens, i % 2 == 0 ? 64 : 0);
 }
 
 /* The bytes of keys are the caller's: others stand there when the request is answered, or when the

@@ -652,4 +652,27 @@ TEST(copies_are_given_once)
     assert_int_equal(open_seqs(&w), 0);
 }
 
+/* What is destroyed holds no sequence any more. */
+TEST(a_slot_is_let_go_at_the_end)
+{
+    kvp_open_info info;
+    kvp_seq seq;
+    world w;
+    world_options options = begin();
+    options.policy = KVP_SPILL_SECOND;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    const kvp_prompt prompt = world_prompt(&line);
+    compute(&w, &line);
+    assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    assert_int_equal(open_seqs(&w), 1);
+    kvp_spill_destroy(w.spill);
+    w.spill = NULL;
+    assert_int_equal(open_seqs(&w), 0);
+    world_close(&w);
+    assert_good(&w);
+}
+
 TEST_MAIN(NULL, NULL)
