@@ -118,7 +118,11 @@ TEST(what_is_missing_is_named)
     scoped_world w;
     world_options options = world_defaults();
     open_world(&w, &options);
+    kvp_spill *spill;
     kvp_spill_config config = config_of(&w);
+    config.struct_size--;
+    assert_int_equal(kvp_spill_create(&config, &spill, NULL, 0), KVP_E_ARG);
+    config = config_of(&w);
     config.cache = NULL;
     assert_refused(&config, KVP_E_ARG, "cache is NULL");
     config = config_of(&w);
