@@ -22,8 +22,7 @@ static void accrue(kvp_spill *spill, uint64_t largest)
     struct kvpi_spill_budget *budget = &spill->budget;
     const uint64_t rate = spill->config.put_bytes_s;
     const uint64_t most = rate > largest ? rate : largest;
-    const uint64_t more =
-        now_ns > budget->since_ns ? scaled(rate, now_ns - budget->since_ns, SECOND_NS) : 0;
+    const uint64_t more = scaled(rate, now_ns - budget->since_ns, SECOND_NS);
     if (more > 0) {
         budget->since_ns = now_ns;
         budget->allowance = budget->allowance + more > most ? most : budget->allowance + more;
@@ -57,19 +56,20 @@ void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes)
 
 /* ---------------------------------------------------------------------------------------- rates */
 
-/* Three quarters of what was known, if anything was, a quarter of what was measured. */
+/* Three quarters of what was known, if anything was, a quarter of what was measured. Never 0: it
+ * divides. */
 static uint64_t learn(uint64_t rate, uint64_t amount, uint64_t took_ns)
 {
     const uint64_t measured = scaled(amount, SECOND_NS, took_ns);
-    const uint64_t mixed = rate - rate / 4 + measured / 4;
-    return rate == UINT64_MAX ? measured : mixed > 0 ? mixed : 1;
+    const uint64_t known = rate == UINT64_MAX ? measured : rate - rate / 4 + measured / 4;
+    return known > 0 ? known : 1;
 }
 
 void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
 {
     struct kvpi_spill_meter *meter = &spill->meter;
     spill->now_ns = now_ns > spill->now_ns ? now_ns : spill->now_ns;
-    if (spill->n_gets > 0 && spill->now_ns > meter->since_ns) {
+    if (spill->n_gets > 0) {
         meter->busy_ns += spill->now_ns - meter->since_ns;
     }
     meter->since_ns = spill->now_ns;
@@ -86,6 +86,7 @@ void kvpi_rates_refused(kvp_spill *spill)
     if (++spill->meter.refusals == REFUSALS) {
         spill->load_bytes_s = spill->config.load_bytes_s;
         spill->meter.refusals = 0;
+        spill->meter.bytes = spill->meter.busy_ns = 0;
     }
 }
 

@@ -76,7 +76,6 @@ struct kvpi_spill_load {
     uint64_t number; /* kvp_load.number */
     kvp_range entries;
     uint32_t group;
-    uint32_t n_blocks;
 };
 
 #define KVPI_SPILL_LOADS (2 * KVP_GROUPS_MAX)

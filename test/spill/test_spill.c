@@ -1,6 +1,5 @@
 /* Scenes of a spill: what it writes, what it loads, what it leaves alone. */
-#include <stdlib.h>
-
+#include "heap.h"
 #include "liar.h"
 #include "scenes.h"
 
@@ -142,7 +141,7 @@ TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 {
     scoped_world w;
     world_options options = world_defaults();
-    options.n_nodes = WORLD_SPACES + 20; /* the prompt has 16 units */
+    options.n_nodes = WORLD_SPACES + 16; /* the prompt has 16 units */
     const world_line line = open_stored(&w, &options);
     const world_line begin = line_of(&w, 48, 48, 0);
     compute(&w, &begin);
@@ -586,16 +585,6 @@ TEST(an_answer_that_is_not_due_is_refused)
     }
 }
 
-static uint32_t n_allocations;
-static uint32_t fails_at;
-
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-    return ++n_allocations == fails_at ? NULL : __real_calloc(n, bytes);
-}
-
 static int move_nothing(void *engine, const kvp_spill_record *record)
 {
     (void)engine, (void)record;
@@ -641,14 +630,14 @@ TEST(creating_fails_whole_or_not)
     config.host[0].base = w.host;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     kvp_status status = KVP_E_NO_MEMORY;
-    for (fails_at = 1; status == KVP_E_NO_MEMORY; fails_at++) {
-        n_allocations = 0;
+    for (heap.fails_at = 1; status == KVP_E_NO_MEMORY; heap.fails_at++) {
+        heap.n_allocations = 0;
         status = kvp_spill_create(&config, &spill, why, sizeof why);
         assert_true(status == KVP_OK || spill == NULL);
     }
     assert_int_equal(status, KVP_OK);
-    assert_true(fails_at > 30);
-    fails_at = 0;
+    assert_true(heap.fails_at > 30);
+    heap.fails_at = 0;
     kvp_spill_destroy(spill);
     kvp_spill_destroy(NULL);
     assert_moves_are_refused(config);
@@ -740,6 +729,8 @@ TEST(calls_without_a_pointer_are_refused)
         if (refused[i] != KVP_E_ARG)
             fail_msg("call %zu gives %s", i, kvp_status_name(refused[i]));
     assert_int_equal(kvp_spill_space(spill, w.spaces[1], longest, KVP_NAME_MAX_BYTES, 0), KVP_OK);
+    assert_int_equal(kvp_spill_space(spill, w.spaces[1], NULL, 0, 0), KVP_OK);
+    assert_int_equal(kvp_spill_work(spill, w.now, NULL, 0, &n), KVP_OK);
 }
 
 TEST_MAIN(NULL, NULL)

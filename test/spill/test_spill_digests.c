@@ -16,8 +16,23 @@ kvp_status __wrap_kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input
     return __real_kvp_digest_blocks(digester, input, parent, out_digests);
 }
 
-/* While it is set, all prompts have the hashes of these tokens, for the spill. */
+static uint64_t n_keys; /* that were made */
+
+kvp_status __real_kvp_record_key(kvp_digester *digester, const kvp_digest *digest, uint32_t group,
+                                 const kvp_slice *slice, kvp_digest *out_key);
+kvp_status __wrap_kvp_record_key(kvp_digester *digester, const kvp_digest *digest, uint32_t group,
+                                 const kvp_slice *slice, kvp_digest *out_key);
+
+kvp_status __wrap_kvp_record_key(kvp_digester *digester, const kvp_digest *digest, uint32_t group,
+                                 const kvp_slice *slice, kvp_digest *out_key)
+{
+    n_keys++;
+    return __real_kvp_record_key(digester, digest, group, slice, out_key);
+}
+
+/* While they are set, all prompts have the hashes of these tokens and keys, for the spill. */
 static const int32_t *collide_with;
+static const kvp_key *collide_keys;
 
 kvp_status __real_kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent,
                                  kvp_hash *out_hashes);
@@ -30,6 +45,8 @@ kvp_status __wrap_kvp_hash_units(const kvp_hash_input *input, const kvp_hash *pa
     kvp_hash_input other = *input;
     if (collide_with != NULL)
         other.tokens = collide_with;
+    if (collide_keys != NULL)
+        other.keys = collide_keys;
     return __real_kvp_hash_units(&other, parent, out_hashes);
 }
 
@@ -81,10 +98,13 @@ TEST(each_block_is_digested_once)
     const kvp_seq seq = compute_open(&w, &line, 0); /* reported 34 times */
     assert_int_equal(digests_since(before), 100);
     world_settle(&w);
+    const uint64_t n_keys_before = n_keys;
     for (int i = 0; i < 100; i++)
         assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK);
+    assert_int_equal(n_keys, n_keys_before); /* there is nothing to do, which is known at once */
     close_seq(&w, seq);
     close_seq(&w, compute_open(&w, &line, 404)); /* a hit, by another sequence */
+    assert_int_equal(n_keys, n_keys_before + 1); /* the last record is known, and so are all */
     const world_line other = line_of(&w, 404, 320, 1000);
     close_seq(&w, compute_open(&w, &other, 320)); /* and one that goes on with other tokens */
     assert_int_equal(digests_since(before), 100 + 20);
@@ -229,6 +249,72 @@ TEST(one_hash_is_no_proof)
         assert_true(!through || info.hit_tokens == PREFIX);
         close_seq(&w, seq);
         comes_back(&w, &one, ALL);
+    }
+}
+
+/* The same of prompts that differ in a key only: in its bytes, its type, or its place. */
+TEST(one_hash_is_no_proof_of_a_key)
+{
+    static const kvp_key keys[] = {{.type = 1, .begin = 5, .end = 6, .n_bytes = 3, .bytes = "cat"},
+                                   {.type = 1, .begin = 5, .end = 6, .n_bytes = 3, .bytes = "dog"},
+                                   {.type = 2, .begin = 5, .end = 6, .n_bytes = 3, .bytes = "cat"},
+                                   {.type = 1, .begin = 6, .end = 7, .n_bytes = 3, .bytes = "cat"},
+                                   {.type = 1, .begin = 5, .end = 6, .n_bytes = 2, .bytes = "ca"}};
+    for (size_t i = 1; i < sizeof keys / sizeof *keys; i++) {
+        scoped_world w;
+        world_options options = world_defaults();
+        world_open(&w, &options);
+        world_line one = line_of(&w, 8, 8, 0), two = one;
+        one.n_keys = two.n_keys = 1;
+        one.keys[0] = keys[0];
+        two.keys[0] = keys[i];
+        world_truth(&w, &one);
+        world_truth(&w, &two);
+        close_seq(&w, compute_open(&w, &one, 0));
+        close_seq(&w, compute_open(&w, &two, 4));
+        collide_keys = one.keys;
+        flush_all(&w);
+        collide_keys = NULL;
+        assert_int_equal(world_stats(&w).written, 1);
+        comes_back(&w, &one, 8);
+        comes_back(&w, &two, 0);
+    }
+}
+
+/* A prompt with as many keys as there may be is written, by a report or a flush, and loaded. */
+TEST(as_many_keys_as_there_may_be)
+{
+    for (uint32_t max_keys = WORLD_KEYS - 1; max_keys <= WORLD_KEYS; max_keys++) {
+        for (int is_flush = 0; is_flush < 2; is_flush++) {
+            kvp_spill_answer answer;
+            scoped_world w;
+            world_options options = world_defaults();
+            const kvp_spill_request request = {.struct_size = sizeof request, .tag = 1};
+            options.more.max_keys = max_keys;
+            options.policy = is_flush ? KVP_SPILL_SECOND : KVP_SPILL_THROUGH;
+            open_world(&w, &options);
+            world_line line = line_of(&w, 32, 32, 0);
+            for (; line.n_keys < WORLD_KEYS; line.n_keys++)
+                line.keys[line.n_keys] = (kvp_key){.type = 1,
+                                                   .begin = 4 * line.n_keys,
+                                                   .end = 4 * line.n_keys + 1,
+                                                   .n_bytes = 3,
+                                                   .bytes = "cat"};
+            world_truth(&w, &line);
+            close_seq(&w, compute_open(&w, &line, 0));
+            if (is_flush)
+                flush_all(&w);
+            world_settle(&w);
+            const int fits = max_keys == WORLD_KEYS;
+            assert_int_equal(world_stats(&w).written, fits ? 4 : 1);
+            const kvp_prompt prompt = world_prompt(&line);
+            if (fits)
+                comes_back(&w, &line, 32);
+            else
+                assert_int_equal(
+                    kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                    KVP_E_TOO_LONG);
+        }
     }
 }
 

@@ -319,10 +319,30 @@ TEST(what_the_store_has_lost_is_written_again)
     assert_int_equal(world_ask(&w, &line, 3).hit_tokens, LONG);
 }
 
+/* A server has lost one record, and those behind it are there: they are of no use. */
+TEST(a_record_that_is_missing_ends_the_prefix)
+{
+    for (uint32_t record = 0; record < LONG / RECORD; record++) {
+        scoped_world w;
+        world_options options = begin();
+        liar.is_flat = 1;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, LONG, LONG, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        lose(&w, &line, record);
+        const kvp_spill_answer answer = world_ask(&w, &line, 1);
+        assert_fields(answer, hit_tokens, record * RECORD, outcome,
+                      record > 0 ? KVP_SPILL_LOADED : KVP_SPILL_NOTHING);
+        assert_fields(world_stats(&w), load_failed, 0, loaded, record);
+    }
+}
+
 /* Nobody asks for what is cached. When the store has lost more than half, all may be lost. */
 TEST(what_is_hot_is_written_again)
 {
-    for (uint32_t record = 4; record <= 6; record += 2) {
+    for (uint32_t record = 0; record <= 6; record += 2) {
         scoped_world w;
         world_options options = begin();
         options.moves = 1;
@@ -333,7 +353,11 @@ TEST(what_is_hot_is_written_again)
         lose(&w, &line, record);
         compute(&w, &line);
         world_settle(&w);
-        assert_int_equal(world_stats(&w).written, record == 4 ? 12 : 8);
+        assert_int_equal(world_stats(&w).written, record < 6 ? 16 - record : 8);
+        const uint64_t offered = world_stats(&w).offered;
+        compute(&w, &line); /* once, and not each time that it is hit */
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).offered, offered);
     }
 }
 

@@ -137,6 +137,70 @@ TEST(anothers_place_is_no_parent)
     assert_fields(world_stats(&w), written, 2, put_failed, 2);
 }
 
+/* Without room on the host nothing of a record is mirrored, and it is left out. */
+TEST(a_record_without_room_is_left_out)
+{
+    enum { USABLE = 40, BLOCKS = 16 };
+    for (uint32_t n = 1; n <= 4; n *= 2) {
+        kvp_cold_cursor cursor = {0};
+        kvp_cold cold;
+        int32_t host;
+        uint32_t n_cold = 0;
+        scoped_world w;
+        world_options options = world_defaults();
+        options.record_blocks = n;
+        options.host_blocks = USABLE + 1;
+        options.more.spare_blocks = USABLE - 1;
+        open_world(&w, &options);
+        const world_line first = line_of(&w, S, 0, 500);
+        const world_line line = line_of(&w, BLOCKS * S, BLOCKS * S, 0);
+        compute(&w, &first);
+        assert_int_equal(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, &cold, 1, &n_cold),
+                         KVP_OK);
+        assert_int_equal(kvp_cache_mirror(w.cache, &cold.block, 1, 0, &host, NULL), KVP_OK);
+        world_settle(&w);
+        assert_int_equal(kvp_cache_lend(w.cache, &host, 1), KVP_OK); /* all others are spare */
+        compute(&w, &line);
+        compute(&w, &line); /* a hit */
+        assert_fields(world_stats(&w), puts, 0, no_block, BLOCKS / n, offered, BLOCKS / n);
+        world_settle(&w);
+        assert_int_equal(kvp_cache_give_back(w.cache, &host, 1), KVP_OK);
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, BLOCKS / n);
+    }
+}
+
+/* A record of a window that was left out is offered by another sequence, whose prefix ends before
+ * that of the first one. */
+TEST(what_was_left_out_of_a_window_is_offered)
+{
+    scoped_world w;
+    world_options options = world_defaults();
+    options.windows[0].recent_tokens = 40;
+    options.policy = KVP_SPILL_THROUGH;
+    options.more.max_puts = 1;
+    open_world(&w, &options);
+    const world_line first = line_of(&w, RECORD, 0, 500);
+    const world_line line = line_of(&w, 3 * RECORD, 3 * RECORD, 0);
+    const world_line part = line_of(&w, 2 * RECORD, 3 * RECORD, 0);
+    const kvp_prompt prompt = world_prompt(&part);
+    kvp_seq seq;
+    compute(&w, &first); /* has the place */
+    compute(&w, &line);
+    assert_int_equal(world_stats(&w).puts, 1);
+    world_settle(&w);
+    assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, NULL), KVP_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, i < 2 ? 2 + i : 3);
+    }
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &part, 1).hit_tokens, 2 * RECORD);
+}
+
 /* A put that the store does not even take costs that record and those behind it, and holds up no
  * other. */
 TEST(a_put_that_is_not_taken_is_given_up)

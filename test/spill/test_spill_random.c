@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "liar.h"
 #include "world.h"
 
@@ -338,6 +339,7 @@ static void spill_work(engine *e)
     const uint32_t capacity = percent(e, 80) ? REQUESTS : below(e, 3);
     if (kvp_spill_work(e->w.spill, e->w.now, answers, capacity, &n) != KVP_OK || n > capacity)
         bad(e, "kvp_spill_work");
+    world_audit(&e->w);
     for (uint32_t i = 0; i < n; i++)
         take_answer(e, &answers[i]);
     for (uint32_t i = 0; i < REQUESTS; i++) {
@@ -451,6 +453,9 @@ static void flush_all(engine *e)
 
 static void reset(engine *e)
 {
+    const char *wrong = spill_audit_marks(e->w.spill);
+    if (wrong != NULL)
+        bad(e, wrong);
     if (percent(e, 50))
         flush_all(e);
     stop(e);
@@ -485,6 +490,7 @@ static void step(engine *e)
         reset(e);
     else
         some_work(e);
+    world_audit(&e->w);
 }
 
 static void add_stats(const kvp_spill_stats *stats)

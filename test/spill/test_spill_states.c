@@ -129,6 +129,29 @@ TEST(a_state_of_windows_stands_alone)
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
 }
 
+/* It depends on the record of the first group without a window, whichever that is. */
+TEST(a_state_has_the_parent_that_it_can_have)
+{
+    for (uint32_t windows = 0; windows < 8; windows++) {
+        const uint32_t n_full = 3 - (windows & 1) - (windows >> 1 & 1) - (windows >> 2);
+        scoped_world w;
+        world_options options = begin();
+        options.n_groups = 3;
+        options.n_blocks = options.host_blocks = 150;
+        for (uint32_t g = 0; g < 3; g++)
+            options.windows[g].recent_tokens = windows >> g & 1 ? 6 : 0;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 35, 35, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).states_written, 1);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+        assert_fields(world_stats(&w), loaded, 4 * n_full + (3 - n_full) + 1, load_failed, 0);
+        assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    }
+}
+
 /* 256 bytes of KV and 24 of a state for 32 tokens: with the state, loading is slower. */
 TEST(the_bytes_of_a_state_count)
 {
@@ -197,6 +220,27 @@ TEST(a_transfer_that_fails_costs_a_computation)
         compute(&w, &line);
     }
     assert_int_equal(n_failed, 48 / RECORD + 1);
+}
+
+/* The state of the load before was read to the same place. */
+TEST(a_state_that_was_read_before_is_not_whole)
+{
+    for (uint32_t n = 1; n <= 2; n++) { /* KV and a state */
+        scoped_world w;
+        world_options options = begin();
+        options.record_blocks = 1;
+        options.keep_rate = 100;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 4, 64, 0), longer = line_of(&w, 7, 64, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &longer, 1).hit_tokens, 4);
+        forget_cache(&w);
+        liar.fail_at = liar.n_transfers + n;
+        assert_int_equal(world_ask(&w, &longer, 2).outcome, KVP_SPILL_FAILED);
+        assert_int_equal(compute(&w, &longer).hit_tokens, 0);
+    }
 }
 
 /* ------------------------------------------------------------------------------ what is written */
@@ -569,7 +613,7 @@ TEST(wrong_calls_are_refused)
     config.put_bytes = 99;
     assert_refused(&config, "put_bytes is 99, expected 100 to 9223372036854775807");
     assert_int_equal(kvp_spill_copies(NULL, copies, 2, &n), KVP_E_ARG);
-    assert_int_equal(kvp_spill_copies(w.spill, NULL, 2, &n), KVP_E_ARG);
+    assert_int_equal(kvp_spill_copies(w.spill, NULL, 1, &n), KVP_E_ARG);
     assert_int_equal(kvp_spill_copies(w.spill, copies, 2, NULL), KVP_E_ARG);
     assert_int_equal(kvp_spill_copies(w.spill, NULL, 0, &n), KVP_OK);
     assert_int_equal(n, 0);
@@ -606,6 +650,29 @@ TEST(copies_are_given_once)
     assert_int_equal(n, 0);
     world_stop(&w); /* what was told is given up */
     assert_int_equal(open_seqs(&w), 0);
+}
+
+/* What is destroyed holds no sequence any more. */
+TEST(a_slot_is_let_go_at_the_end)
+{
+    kvp_open_info info;
+    kvp_seq seq;
+    world w;
+    world_options options = begin();
+    options.policy = KVP_SPILL_SECOND;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    const kvp_prompt prompt = world_prompt(&line);
+    compute(&w, &line);
+    assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    assert_int_equal(open_seqs(&w), 1);
+    kvp_spill_destroy(w.spill);
+    w.spill = NULL;
+    assert_int_equal(open_seqs(&w), 0);
+    world_close(&w);
+    assert_good(&w);
 }
 
 TEST_MAIN(NULL, NULL)

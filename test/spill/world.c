@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "liar.h"
 
 enum { BAD_TIER = 77, PLACES = 64 };
@@ -141,12 +142,18 @@ static void open_store(world *w, const kvp_digest *fingerprint)
         verdict_bad(&w->verdict, "kvp_store_open: %s", why);
 }
 
-static int move_record(world *w, int is_take)
+static int move_record(world *w, const kvp_spill_record *record, int is_take)
 {
+    const uint32_t T = w->options.record_blocks * w->options.block_tokens;
+    const kvp_range tokens = record->tokens;
     kvp_stats stats;
     const int refuses = random_percent(&w->random, w->options.refuse_rate);
     w->n_refused[is_take] += (uint64_t)refuses;
     must(w, kvp_cache_stats_get(w->cache, &stats), "kvp_cache_stats_get");
+    if (tokens.begin % T != 0 || tokens.end - tokens.begin != T ||
+        (uintptr_t)record->bytes % 4096 || (record->seq.bits == 0) != is_take ||
+        (record->blocks != NULL) != is_take)
+        verdict_bad(&w->verdict, "a record that is moved is none");
     return !refuses && (is_take || stats.pending_copies + w->n_copies == 0);
 }
 
@@ -157,7 +164,7 @@ static int give_record(void *engine, const kvp_spill_record *record)
     const uint32_t S = world_tokens(&w->options, record->group);
     const int32_t *row;
     uint32_t n_row = 0;
-    if (!move_record(w, 0))
+    if (!move_record(w, record, 0))
         return 0;
     must(w, kvp_seq_row(w->cache, record->seq, record->group, &row, &n_row), "kvp_seq_row");
     for (uint32_t p = record->tokens.begin; p < record->tokens.end && !w->verdict.is_bad; p++)
@@ -170,7 +177,7 @@ static int take_record(void *engine, const kvp_spill_record *record)
 {
     world *w = engine;
     const uint32_t S = world_tokens(&w->options, record->group);
-    if (!move_record(w, 1))
+    if (!move_record(w, record, 1))
         return 0;
     for (uint32_t p = 0; p < record->tokens.end - record->tokens.begin; p++)
         if (record->blocks[p / S] != KVP_NULL_BLOCK)
@@ -502,6 +509,7 @@ static void compute_steps(world *w, const world_line *line, kvp_seq seq, uint32_
         write_kv(w, seq, line, (kvp_range){at, end}, fails);
         world_run(w);
         must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        world_audit(w);
         at = end;
         if (fails) /* what comes after would be computed from it */
             return;
@@ -522,6 +530,7 @@ static void compute_chunks(world *w, const world_line *line, kvp_seq seq, uint32
         must(w, kvp_seq_commit(w->cache, seq, at + n), "kvp_seq_commit");
         keep_state(w, seq, at + n);
         must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        world_audit(w);
         at += n;
         world_take(w);
         if (!w->is_lazy)
@@ -558,6 +567,7 @@ kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
     if (status != KVP_OK)
         return status;
     must(w, kvp_spill_hit(w->spill, *out_seq, out_info->hit_tokens, w->now), "kvp_spill_hit");
+    world_audit(w);
     world_take(w);
     if (w->options.overlapped) {
         const bool fails = w->step_fails[w->n_steps - 1];
@@ -590,6 +600,13 @@ kvp_spill_stats world_stats(const world *w)
     return stats;
 }
 
+void world_audit(world *w)
+{
+    const char *wrong = w->spill == NULL ? NULL : spill_audit(w->spill);
+    if (wrong != NULL)
+        verdict_bad(&w->verdict, "the spill's audit: %s", wrong);
+}
+
 kvp_spill_answer world_settle(world *w)
 {
     kvp_spill_answer last = {0};
@@ -605,6 +622,7 @@ kvp_spill_answer world_settle(world *w)
         if (n > 0)
             last = answers[n - 1];
         stats = world_stats(w);
+        world_audit(w);
     }
     if (stats.waiting + stats.puts + stats.gets > 0)
         verdict_bad(&w->verdict, "it does not settle");
@@ -619,6 +637,7 @@ kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag)
     kvp_spill_answer answer = {0};
     must(w, kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
          "kvp_spill_ask");
+    world_audit(w);
     return answer;
 }
 
@@ -633,6 +652,7 @@ uint32_t world_work_once(world *w, kvp_spill_answer answers[8])
     uint32_t n = 0;
     w->now += 1000;
     must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
+    world_audit(w);
     return n;
 }
 
@@ -642,6 +662,7 @@ void world_flush(world *w, uint32_t space)
     must(w, kvp_spill_space(w->spill, w->spaces[space], names[space], 3, w->epochs[space]),
          "kvp_spill_space");
     must(w, kvp_ns_flush(w->cache, w->spaces[space]), "kvp_ns_flush");
+    world_audit(w);
 }
 
 void world_stop(world *w)
@@ -652,6 +673,7 @@ void world_stop(world *w)
         kvp_spill_answer answers[8];
         uint32_t n;
         status = kvp_spill_stop(w->spill, w->now);
+        world_audit(w);
         world_store(w);
         must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
     }

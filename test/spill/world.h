@@ -128,6 +128,8 @@ kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag);
 /* Let the spill work a microsecond later; gives the number of answers. */
 uint32_t world_work_once(world *w, kvp_spill_answer answers[8]);
 kvp_spill_stats world_stats(const world *w);
+/* Audit the spill: each call above does. */
+void world_audit(world *w);
 
 /* New weights: the namespace is flushed, and its epoch raised. */
 void world_flush(world *w, uint32_t space);

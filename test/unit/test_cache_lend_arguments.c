@@ -37,7 +37,7 @@ TEST(test_reads_refuse_what_is_missing)
     assert_status(KVP_E_ARG, kvp_cache_cold_end(NULL, KVP_HOST, &cursor, cold, 4, &n));
     assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, 2, &cursor, cold, 4, &n));
     assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, NULL, cold, 4, &n));
-    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, NULL, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, NULL, 1, &n));
     assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, NULL));
     cursor.ended = 2;
     assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, &n));
@@ -52,13 +52,13 @@ TEST(test_reads_refuse_what_is_missing)
     assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, 2, 1, tokens, 8, &n));
     assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, KVP_HOST, -1, tokens, 8, &n));
     assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, KVP_HOST, 9, tokens, 8, &n));
-    assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, KVP_HOST, 1, NULL, 8, &n));
+    assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, KVP_HOST, 1, NULL, 1, &n));
     assert_status(KVP_E_ARG, kvp_block_prefix(w.cache, KVP_HOST, 1, tokens, 8, NULL));
     assert_status(KVP_E_ARG, kvp_block_keys(NULL, KVP_HOST, 1, keys, 2, &n));
     assert_status(KVP_E_ARG, kvp_block_keys(w.cache, 2, 1, keys, 2, &n));
     assert_status(KVP_E_ARG, kvp_block_keys(w.cache, KVP_HOST, -1, keys, 2, &n));
     assert_status(KVP_E_ARG, kvp_block_keys(w.cache, KVP_HOST, 9, keys, 2, &n));
-    assert_status(KVP_E_ARG, kvp_block_keys(w.cache, KVP_HOST, 1, NULL, 2, &n));
+    assert_status(KVP_E_ARG, kvp_block_keys(w.cache, KVP_HOST, 1, NULL, 1, &n));
     assert_status(KVP_E_ARG, kvp_block_keys(w.cache, KVP_HOST, 1, keys, 2, NULL));
     assert_int_equal(n, 77);
     assert_observed(&w, &before, __FILE__, __LINE__);

@@ -135,12 +135,12 @@ TEST(test_steps_refuse_missing_pointers)
     uint32_t n = 8;
     uint64_t step;
     observed before = observe(&w);
-    assert_status(KVP_E_ARG, kvp_step_begin(w.cache, NULL, 4, &n, &step));
+    assert_status(KVP_E_ARG, kvp_step_begin(w.cache, NULL, 1, &n, &step));
     assert_status(KVP_E_ARG, kvp_step_begin(w.cache, copies, 4, NULL, &step));
     assert_status(KVP_E_ARG, kvp_step_begin(w.cache, copies, 4, &n, NULL));
     assert_status(KVP_E_ARG, kvp_step_commit(w.cache, c.step, NULL, &n, 1));
     assert_status(KVP_E_ARG, kvp_step_commit(w.cache, c.step, &c.on_device, NULL, 1));
-    assert_status(KVP_E_ARG, kvp_step_failed(w.cache, c.step, NULL, 4, &n));
+    assert_status(KVP_E_ARG, kvp_step_failed(w.cache, c.step, NULL, 1, &n));
     assert_status(KVP_E_ARG, kvp_step_failed(w.cache, c.step, seqs, 4, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
     assert_int_equal(n, 8);
@@ -153,9 +153,9 @@ TEST(test_events_refuse_missing_pointers)
     kvp_event events[4];
     uint32_t n = 77;
     uint64_t number = 77;
-    assert_status(KVP_E_ARG, kvp_events_read(w.cache, 1, NULL, 4, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_events_read(w.cache, 1, NULL, 1, NULL, &n));
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, 1, events, 4, NULL, NULL));
-    assert_status(KVP_E_ARG, kvp_events_snapshot(w.cache, NULL, 4, NULL, &n, &number));
+    assert_status(KVP_E_ARG, kvp_events_snapshot(w.cache, NULL, 1, NULL, &n, &number));
     assert_status(KVP_E_ARG, kvp_events_snapshot(w.cache, events, 4, NULL, NULL, &number));
     assert_status(KVP_E_ARG, kvp_events_snapshot(w.cache, events, 4, NULL, &n, NULL));
     assert_int_equal(n, 77);

@@ -89,9 +89,7 @@ static struct kvpi_spill_ask *take_ask(kvp_spill *spill)
 static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
 {
     const kvp_prompt *from = asked->prompt;
-    if (asked->n_tokens > 0) {
-        memcpy(ask->tokens, from->tokens, asked->n_tokens * sizeof(*ask->tokens));
-    }
+    memcpy(ask->tokens, from->tokens, asked->n_tokens * sizeof(*ask->tokens));
     for (uint32_t i = 0; i < asked->n_keys; i++) {
         ask->keys[i] = from->keys[i];
         ask->keys[i].end = kvpi_spill_min(from->keys[i].end, asked->n_tokens);
@@ -183,9 +181,7 @@ static kvp_status begin_ask(kvp_spill *spill, const struct asked *asked,
     ask->answer = (kvp_spill_answer){.tag = request->tag};
     ask->n_tokens = asked->prompt->n_tokens;
     ask->hit_tokens = asked->hit.hit_tokens;
-    ask->n_loads = ask->n_gets_out = ask->n_shared = 0;
-    ask->cursor = ask->end = 0;
-    ask->left_bytes = 0;
+    ask->n_shared = 0; /* an ask that was free has no loads */
     memset(ask->on, 0, (spill->config.max_asks + 63) / 64 * sizeof(*ask->on));
     spill->queue[spill->n_queue++] = (uint32_t)(ask - spill->asks);
     spill->n_waiting++;

@@ -134,14 +134,13 @@ static uint64_t measure(const kvp_spill *spill, const struct choice *c, uint32_t
 static uint32_t decide_tokens(const kvp_spill *spill, const struct choice *c, uint32_t n,
                               uint64_t bytes)
 {
-    const uint64_t deadline = c->ask->deadline_ns;
     const kvp_spill_question question = {
         .struct_size = sizeof(question),
         .bytes = bytes,
         .queued_bytes = spill->queued_bytes,
         .load_bytes_s = spill->load_bytes_s,
         .compute_tokens_s = spill->compute_tokens_s,
-        .left_ns = deadline > spill->now_ns ? deadline - spill->now_ns : 0,
+        .left_ns = c->ask->deadline_ns - spill->now_ns, /* it is not over: end_waits */
         .n_tokens = n * spill->record_tokens - c->hit_tokens,
         .step_tokens = spill->record_tokens,
         .min_tokens = spill->config.min_tokens,
@@ -186,7 +185,6 @@ uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
     }
     const uint32_t longest = longest_feasible(spill, &c, ask->n_records);
     if (longest == 0) {
-        *out_outcome = KVP_SPILL_NOTHING;
         return 0;
     }
     const uint32_t n = shorten(spill, &c, longest, &ask->need_blocks);

@@ -21,8 +21,8 @@ void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t ou
 
 /* choose.c */
 
-/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none, and
- * the outcome says why. */
+/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none. Then
+ * *out_outcome becomes KVP_SPILL_COMPUTE if the store has some that is not worth loading. */
 uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t hit_tokens,
                             uint32_t *out_outcome);
 
