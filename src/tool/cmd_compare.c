@@ -95,6 +95,10 @@ static const char *const settings[] = {
     "host_blocks",
     "keep_evicted",
     "keep_evicted_once",
+    "policy",
+    "retain_tokens",
+    "state_slots",
+    "host_state_slots",
     "block_bytes",
     "memory_bytes",
     "prefix_cache",
@@ -273,7 +277,7 @@ static const char *judgement(const figure *at, double a, double b)
     return (b > a) == (at->better > 0) ? "  better" : "  worse";
 }
 
-/* A value for people; long ones lose their middle. */
+/* A value for people; long ones lose their beginning. */
 static void print_value(FILE *file, const json_t *value, bool pad)
 {
     enum { WIDTH = 23 };
