@@ -4,9 +4,8 @@
     golden.py --update [NAME...]    write what comes out; read the difference before you commit it
 
 A line that begins with `$ ` is a command of bash, `> ` goes on with it. What it prints follows: its
-output, its errors, and `[STATUS]` unless that is 0. In a member or row of JSON, lines that are
-indented deeper are joined. Commands of a session run in the same empty folder. `timeless` takes
-out what is measured, and PYTHONPATH is test/tools.
+output, its errors, and `[STATUS]` unless that is 0. Lines of JSON are joined. Commands of a session
+run in the same empty folder. `timeless` takes out what is measured, and PYTHONPATH is test/tools.
 """
 
 import difflib
@@ -18,7 +17,9 @@ import sys
 
 from lib_kvpager import KVPAGER, SOURCE, check, directory, finish
 
+BUILD = os.environ.get("KVP_BUILD", os.path.join(SOURCE, "build", "check"))
 FOLDER = os.path.join(SOURCE, "test", "golden", "command")
+WIDTH = 1000
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 TIMELESS = r"""#!/bin/sh
 exec sed -E 's/^(  (replay|open|extend|close)) +[0-9.]+ [num]?s( +[0-9,]+)?/\1 TIME/
@@ -28,7 +29,14 @@ s/^(  [gp][eu]ts +[0-9]+  p50).*/\1 TIME/'
 
 
 def rows(text):
-    return re.sub(r"\n(?: {4,}(?!\{\n)|  (?=[]}]))", " ", text) if text.startswith("{\n") else text
+    """JSON has as many members in a line as fit."""
+    if not text.startswith("{\n"):
+        return text
+    out = ""
+    for piece in re.split(r"\n\s*", text.strip()):
+        ends = len(out) - out.rfind("\n") + len(piece) > WIDTH
+        out += ("\n" if ends else " ") + piece if out else piece
+    return out + "\n"
 
 
 def commands_of(text):
@@ -38,7 +46,7 @@ def commands_of(text):
 
 
 def played(text, folder):
-    """The session as it is now; `# ` lines before a command are kept."""
+    """The session as it is now, with the notes (`# `) before its commands."""
     os.makedirs(os.path.join(folder, "bin"))
     os.symlink(os.path.abspath(KVPAGER), os.path.join(folder, "bin", "kvpager"))
     with open(os.path.join(folder, "bin", "timeless"), "w", encoding="utf-8") as file:
@@ -47,9 +55,9 @@ def played(text, folder):
     home = os.path.join(folder, "home")
     os.mkdir(home)
     environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", PYTHONPATH=TOOLS,
-                       PYTHONDONTWRITEBYTECODE="1", LC_ALL="C", TZ="UTC")
-    notes = dict(re.findall(r"((?:^# .*\n)+)(\$ .*\n)", text, re.MULTILINE))
-    notes = {typed: note for note, typed in notes.items()}
+                       PYTHONDONTWRITEBYTECODE="1", LC_ALL="C", TZ="UTC",
+                       KVP_SOURCE=os.path.abspath(SOURCE), KVP_BUILD=os.path.abspath(BUILD))
+    notes = {typed: note for note, typed in re.findall(r"((?:^# .*\n)+)(\$ .*\n)", text, re.MULTILINE)}
     out = ""
     for typed, command in commands_of(text):
         done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=home, env=environment,
