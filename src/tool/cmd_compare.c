@@ -95,6 +95,10 @@ static const char *const settings[] = {
     "host_blocks",
     "keep_evicted",
     "keep_evicted_once",
+    "policy",
+    "retain_tokens",
+    "state_slots",
+    "host_state_slots",
     "block_bytes",
     "memory_bytes",
     "prefix_cache",
@@ -273,19 +277,14 @@ static const char *judgement(const figure *at, double a, double b)
     return (b > a) == (at->better > 0) ? "  better" : "  worse";
 }
 
-/* A value for people; long ones lose their middle. */
+/* A value for people; long ones lose their beginning. */
 static void print_value(FILE *file, const json_t *value, bool pad)
 {
-    enum { WIDTH = 23 };
     char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const char *shown = text != NULL ? text : "-";
-    size_t n = strlen(shown);
-    if (json_is_string(value)) {
-        shown = json_string_value(value);
-        n = strlen(shown);
-    }
+    const char *shown = json_is_string(value) ? json_string_value(value) : text;
+    shown = shown != NULL ? shown : "-";
+    const size_t n = strlen(shown), room = 23;
     char cut[64];
-    size_t room = WIDTH;
     if (n > room) {
         snprintf(cut, sizeof cut, "...%s", shown + n - (room - 3));
         shown = cut;

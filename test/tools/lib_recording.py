@@ -82,21 +82,27 @@ def runs_of(blocks):
 
 def request_bytes(request, before_us):
     present = [name for name in FIELDS if request.get(name) is not None]
-    out = v(sum(1 << FIELDS.index(name) for name in present)) + z(request["time_us"] - before_us)
+    flags = sum(1 << FIELDS.index(name) for name in present)
+    flags |= 32 * ("unseen" in request) | 64 * ("again" in request)
+    out = v(flags) + z(request["time_us"] - before_us)
     out += v(request["input_tokens"]) + v(request["output_tokens"])
     out += b"".join(v(request[name]) for name in present) + v(len(request["blocks"]))
     expected = 0
     for first, n in request["blocks"]:
         out += z(first - expected) + v(n)
         expected = first + n
+    if "again" in request:
+        out += v(len(request["again"]))
+        out += b"".join(v(depth) + v(n << 1 | is_last) for depth, n, is_last in request["again"])
     return out
 
 
 def recording(requests, block_tokens=16, a_frame=7, source=1, counts=(0, 0, 0), end=True,
-              began_us=1_700_000_000_000_000):
+              began_us=1_700_000_000_000_000, engine_blocks=None):
     """The bytes of a file. Requests are as `kvpager events cat` prints them."""
     out = MAGIC + frame(v(1) + v(0) + v(source) + v(block_tokens) + z(began_us) + v(1 << 20)
-                        + text("test") + text("model"))
+                        + text("test") + text("model")
+                        + (b"" if engine_blocks is None else v(engine_blocks)))
     known, number, before = 0, 1, began_us
 
     def head(kind, n):

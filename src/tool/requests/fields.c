@@ -31,10 +31,9 @@ bool kvpi_field_is_there(kvpi_value value)
 
 int kvpi_field_need(kvpi_requests_parser *parser, const char *name, kvpi_value value)
 {
-    return value != NULL
-               ? 0
-               : kvpi_requests_fail(parser, "no \"%s%s\", expected in every request of a %s trace",
-                                    parser->where, name, parser->kind->title);
+    return value != NULL ? 0
+                         : kvpi_requests_fail(parser, "no \"%s%s\", expected in every request (%s)",
+                                              parser->where, name, parser->kind->title);
 }
 
 int kvpi_field_tokens(kvpi_requests_parser *parser, const char *name, kvpi_value value,

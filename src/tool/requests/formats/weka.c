@@ -103,8 +103,10 @@ static int read_entry(kvpi_requests_parser *parser, kvpi_value entry, agent *of,
 {
     kvpi_value values[FIELDS];
     size_t n = 0;
-    if (*entry != '{')
+    if (*entry != '{') {
+        parser->where[strlen(parser->where) - 1] = '\0'; /* the dot before a field */
         return kvpi_requests_wrong(parser, "", entry, "an object");
+    }
     if (kvpi_fields_find(parser, entry, names, FIELDS, values) != 0)
         return -1;
     *out_end = parser->behind;
