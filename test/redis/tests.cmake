@@ -33,6 +33,7 @@ foreach(name redis_names redis_rules redis_scenes redis_scenes_large)
 endforeach()
 target_sources(test_redis_requests PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/spill/world.c"
                "${CMAKE_CURRENT_SOURCE_DIR}/spill/liar.c"
+               "${CMAKE_CURRENT_SOURCE_DIR}/spill/audit.c"
                "${CMAKE_CURRENT_SOURCE_DIR}/shadow/shadow.c")
 foreach(call malloc calloc realloc)
   target_link_options(test_redis_every PRIVATE "LINKER:--wrap=${call}")
