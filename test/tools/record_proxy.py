@@ -320,6 +320,8 @@ def test_refused(folder):
                            (["--proxy", "http://x:1/v1"] + fine[2:], "--proxy is 'http://x:1/v1'"),
                            (fine + ["--listen", "8001"], "--listen is '8001', expected HOST:PORT"),
                            (fine + ["--listen", "a:65536"], "--listen is 'a:65536'"),
+                           (fine + ["--session-header", "X Id"], "--session-header is 'X Id', expected the name"),
+                           (fine + ["--session-header", ""], "--session-header is ''"),
                            (fine + ["x"], "'x' is no option"), (fine + ["--block-tokens", "0"], "--block-tokens")):
         done = run("record", *options)
         check_equal(done.returncode, 2, options)

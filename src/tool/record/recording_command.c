@@ -66,6 +66,18 @@ static int read_listen(const kvpi_args *args, options *of)
     return 0;
 }
 
+/* One that no header can have would name no session, without a word. */
+static int check_header(const kvpi_args *args, const options *of)
+{
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "abcdefghijklmnopqrstuvwxyz";
+    const char *name = of->session_header;
+    if (name[0] == '\0' || name[strspn(name, token)] != '\0')
+        return kvpi_args_wrong(args, "--session-header is '%s', expected the name of a header",
+                               name);
+    return 0;
+}
+
 static const char *const of_proxy[] = {"--proxy", "--listen", "--session-header", NULL};
 static const char *const of_events[] = {"--replay", "--metrics", "--lookups", "--period", NULL};
 
@@ -102,8 +114,9 @@ static int check_options(const kvpi_args *args, void *given)
         return check_events(args, of);
     if (kvpi_args_any(args, of_events) != NULL)
         return kvpi_args_needs(args, kvpi_args_any(args, of_events), "--events");
-    return read_url(args, "--proxy", of->engine, of, false) != 0 ? KVPI_ARGS_WRONG
-                                                                 : read_listen(args, of);
+    if (read_url(args, "--proxy", of->engine, of, false) != 0 || check_header(args, of) != 0)
+        return KVPI_ARGS_WRONG;
+    return read_listen(args, of);
 }
 
 static const kvpi_args_option options_table[] = {

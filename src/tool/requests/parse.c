@@ -50,9 +50,10 @@ int kvpi_requests_no_memory(kvpi_requests_parser *parser)
     const kvpi_budget *budget = &parser->budget;
     if (!budget->is_over)
         return kvpi_requests_fail(parser, "out of memory");
+    const uint64_t kib = kvpi_budget_limit(budget) >> 10;
     return kvpi_requests_fail(
-        parser, "needs more memory than %" PRIu64 " MiB%s (--max-memory)",
-        kvpi_budget_limit(budget) >> 20,
+        parser, "needs more memory than %" PRIu64 " %s%s (--max-memory)",
+        kib < 1024 ? kib : kib >> 10, kib < 1024 ? "KiB" : "MiB",
         budget->max == 0 ? ", which is 64 MiB and 16 times what was read so far" : "");
 }
 
