@@ -25,7 +25,9 @@ static void accrue(kvp_spill *spill, uint64_t largest)
     const uint64_t more = scaled(rate, now_ns - budget->since_ns, SECOND_NS);
     if (more > 0) {
         budget->since_ns = now_ns;
-        budget->allowance = budget->allowance + more > most ? most : budget->allowance + more;
+        if (budget->allowance < most) { /* else it is saved up for a larger record */
+            budget->allowance = kvpi_spill_least(most, budget->allowance + more);
+        }
     }
     if (now_ns / DAY_NS > budget->day) {
         budget->day = now_ns / DAY_NS;
@@ -56,8 +58,8 @@ void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes)
 
 /* ---------------------------------------------------------------------------------------- rates */
 
-/* Three quarters of what was known, if anything was, a quarter of what was measured. Never 0: it
- * divides. */
+/* Three quarters of what was known, if anything was, a quarter of what was measured. Never 0,
+ * because it is a divisor. */
 static uint64_t learn(uint64_t rate, uint64_t amount, uint64_t took_ns)
 {
     const uint64_t measured = scaled(amount, SECOND_NS, took_ns);

@@ -24,7 +24,7 @@ struct kvpi_spaces {
 };
 
 /* n: entries of the index. Memory is taken for min(n, KVPI_SPACES_MAX), and touched as it is used.
- * KVP_OK; KVP_E_NO_MEMORY: what there is goes with kvpi_spaces_close. */
+ * KVP_OK; KVP_E_NO_MEMORY: call kvpi_spaces_close, which frees what was allocated. */
 kvp_status kvpi_spaces_open(struct kvpi_spaces *spaces, uint32_t n);
 void kvpi_spaces_close(struct kvpi_spaces *spaces);
 

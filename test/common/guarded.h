@@ -1,5 +1,5 @@
-/* guarded: blocks of the heap that end where a page begins that must not be touched. A read or
- * write behind a block ends the test. For tests that have malloc, calloc and free wrapped. */
+/* guarded: heap blocks that end at a guard page. A read or write behind a block ends the test. For
+ * tests that have malloc, calloc and free wrapped; realloc must not be given such a block. */
 #ifndef TEST_GUARDED_H
 #define TEST_GUARDED_H
 

@@ -115,7 +115,7 @@ static const char *audit_asks(const kvp_spill *spill, struct found *found)
 
 static const char *audit_gets(const kvp_spill *spill, struct found *found)
 {
-    uint8_t used[64] = {0};
+    uint8_t used[1024] = {0}; /* as many gets as there may be */
     uint64_t bytes = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < spill->config.max_gets; i++) {

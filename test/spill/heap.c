@@ -15,7 +15,7 @@ heap_control heap;
 
 static struct place {
     void *bytes;
-    uint8_t *pages; /* that they are the end of, but for the last one */
+    uint8_t *pages; /* the mapping; its last page is the guard */
     size_t n;       /* bytes of these */
 } places[PLACES];
 
@@ -46,7 +46,7 @@ static void must(int is_right, const char *what)
     }
 }
 
-/* n bytes of `filling` that end where a page begins that nobody may touch. Elements of n bytes are
+/* n bytes of `filling` that end at a guard page. Elements of n bytes are
  * aligned, because n is a multiple of what they are aligned to. */
 static void *allocate(size_t n, int filling)
 {

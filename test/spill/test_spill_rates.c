@@ -110,15 +110,14 @@ TEST(decisions_are_those_of_the_words)
     uint32_t n_parts = 0, n_all = 0;
     for (int i = 0; i < 20000; i++) {
         const uint32_t n = 1u << random_below(&random, 7);
-        const kvp_spill_question q = {.struct_size = sizeof q,
-                                      .bytes = n * (UINT64_C(1) << random_below(&random, 4)),
-                                      .queued_bytes = random_below(&random, 3) * 8u,
-                                      .load_bytes_s = UINT64_C(1) << random_below(&random, 4),
-                                      .compute_tokens_s = UINT64_C(1) << random_below(&random, 3),
-                                      .left_ns = random_below(&random, 40) * SECOND,
-                                      .n_tokens = n,
-                                      .step_tokens = 1 + random_below(&random, 12),
-                                      .min_tokens = random_below(&random, 12)};
+        kvp_spill_question q = {.struct_size = sizeof q, .n_tokens = n};
+        q.bytes = n * (UINT64_C(1) << random_below(&random, 4));
+        q.queued_bytes = random_below(&random, 3) * 8u;
+        q.load_bytes_s = UINT64_C(1) << random_below(&random, 4);
+        q.compute_tokens_s = UINT64_C(1) << random_below(&random, 3);
+        q.left_ns = random_below(&random, 40) * SECOND;
+        q.step_tokens = 1 + random_below(&random, 12);
+        q.min_tokens = random_below(&random, 12);
         uint32_t is = 777;
         assert_int_equal(kvp_spill_decide(&q, &is), KVP_OK);
         assert_int_equal(is, decide_slowly(&q));

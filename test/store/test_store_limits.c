@@ -124,7 +124,6 @@ TEST(test_nothing_is_served_past_its_age)
     }
 }
 
-/* An age that is set later holds for what was written before. A clock that went back harms none. */
 static kvp_store *open_small(unsigned slots, const char *options)
 {
     char url[100];
@@ -173,6 +172,7 @@ TEST(test_what_is_put_again_is_kept)
     }
 }
 
+/* An age that is set later holds for what was written before. A clock that went back harms none. */
 TEST(test_an_age_holds_from_the_start_on)
 {
     for (int killed = 0; killed < 2; killed++) {

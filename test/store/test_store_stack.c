@@ -368,6 +368,8 @@ TEST(test_what_is_written_nearer_has_a_budget)
         /* A second is saved up, and no time goes back. */
         {2, 2 * KV_BYTES, 0, {{10, 0, 1}, {10, 1, 1}, {10, 2, 0}, {9, 2, 0}, {11, 2, 1}}},
         {2, KV_BYTES / 2, 0, {{1, 0, 0}, {2, 0, 1}, {3, 1, 0}, {9, 1, 1}, {9, 2, 0}}},
+        /* A near hit leaves what was saved up for a record of more than a second. */
+        {2, KV_BYTES / 2, 0, {{2, 0, 1}, {3, 0, 1}, {4, 0, 1}, {4, 1, 1}}},
         /* Two stores lack the first root. */
         {3, 0, 2 * KV_BYTES, {{1, 0, 1}, {1, 1, 0}}},
         {3, 0, 2 * KV_BYTES + 100, {{1, 1, 1}, {1, 0, 0}, {1, 2, 1}, {1, 3, 0}, {86400, 0, 1}}},

@@ -144,7 +144,7 @@ TEST(test_as_much_as_there_is_room_for)
     for (unsigned n = KVPI_URL_OPTIONS; n <= KVPI_URL_OPTIONS + 1; n++) {
         size_t at = (size_t)sprintf(text, "file:/kv?");
         for (unsigned i = 0; i < n; i++)
-            at += (size_t)sprintf(text + at, "&o%u=%u" + (i == 0), i, 10 * i);
+            at += (size_t)sprintf(text + at, "%so%u=%u", i == 0 ? "" : "&", i, 10 * i);
         assert_int_equal(kvpi_url_read(text, &url, NULL, 0),
                          n == KVPI_URL_OPTIONS ? KVP_OK : KVP_E_ARG);
         if (n > KVPI_URL_OPTIONS)

@@ -89,23 +89,22 @@ static int follows_advice(void)
 
 #if defined(__linux__)
 
-enum { MODE_BIND = 2, OF_ADDRESS = 2, NODES = 1025 };
+enum { MODE_BIND = 2, OF_ADDRESS = 2, NODES = 1024, WORD_BITS = 8 * sizeof(long) };
 
 /* Does the system bind pages to node 0? */
 static int can_bind(void)
 {
     _Alignas(4096) static unsigned char page[4096];
-    const unsigned long node_0[17] = {1};
-    return syscall(SYS_mbind, page, sizeof page, MODE_BIND, node_0, (unsigned long)NODES, 0) == 0;
+    const unsigned long node_0[NODES / WORD_BITS] = {1};
+    return syscall(SYS_mbind, page, sizeof page, MODE_BIND, node_0, NODES + 1ul, 0) == 0;
 }
 
 /* Are pages bound to node 0, and no other? */
 static int is_bound(void *page)
 {
-    unsigned long nodes[17] = {0};
+    unsigned long nodes[NODES / WORD_BITS] = {0};
     int mode = 0;
-    assert_int_equal(
-        syscall(SYS_get_mempolicy, &mode, nodes, (unsigned long)NODES, page, OF_ADDRESS), 0);
+    assert_int_equal(syscall(SYS_get_mempolicy, &mode, nodes, NODES + 1ul, page, OF_ADDRESS), 0);
     return mode == MODE_BIND && nodes[0] == 1;
 }
 
@@ -133,7 +132,7 @@ static unsigned long mapped_mib(void)
         return 0;
     assert_int_equal(fscanf(file, "%lu", &n_pages), 1); /* NOLINT */
     assert_int_equal(fclose(file), 0);
-    return n_pages >> 8;
+    return n_pages * ((unsigned long)sysconf(_SC_PAGESIZE) >> 10) >> 10;
 }
 
 /* All that was mapped is given back, also what was mapped for the alignment. */

@@ -44,6 +44,8 @@ TEST(descriptor_0)
     int sockets[2];
     kvp_shm *shm[2];
     kvp_link end;
+    if (fcntl(0, F_GETFD) < 0)
+        assert_int_equal(open("/dev/null", O_RDONLY), 0);
     const int kept = dup(0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
     (void)close(0);
@@ -56,7 +58,7 @@ TEST(descriptor_0)
         (void)close(sockets[i]);
     }
     assert_int_equal(fcntl(0, F_GETFD), -1);
-    assert_int_equal(dup2(kept, 0), kept < 0 ? -1 : 0);
+    assert_int_equal(dup2(kept, 0), 0);
     (void)close(kept);
 }
 

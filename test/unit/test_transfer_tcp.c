@@ -338,6 +338,8 @@ TEST(a_socket_that_stays_open)
 TEST(descriptor_0)
 {
     scene s = {0};
+    if (fcntl(0, F_GETFD) < 0)
+        assert_int_equal(open("/dev/null", O_RDONLY), 0);
     const int kept = dup(0);
     make_tcp_pair(s.sockets);
     (void)close(0);
@@ -349,7 +351,7 @@ TEST(descriptor_0)
     expect(&s.ends[1], 100, 1);
     end_scene(&s);
     assert_int_equal(fcntl(0, F_GETFD), -1);
-    assert_int_equal(dup2(kept, 0), kept < 0 ? -1 : 0);
+    assert_int_equal(dup2(kept, 0), 0);
     (void)close(kept);
 }
 

@@ -181,7 +181,7 @@ static kvp_status begin_ask(kvp_spill *spill, const struct asked *asked,
     ask->answer = (kvp_spill_answer){.tag = request->tag};
     ask->n_tokens = asked->prompt->n_tokens;
     ask->hit_tokens = asked->hit.hit_tokens;
-    ask->n_shared = 0; /* an ask that was free has no loads */
+    ask->n_shared = 0; /* a free ask has no loads, gets or bytes left */
     memset(ask->on, 0, (spill->config.max_asks + 63) / 64 * sizeof(*ask->on));
     spill->queue[spill->n_queue++] = (uint32_t)(ask - spill->asks);
     spill->n_waiting++;

@@ -140,7 +140,7 @@ static uint32_t decide_tokens(const kvp_spill *spill, const struct choice *c, ui
         .queued_bytes = spill->queued_bytes,
         .load_bytes_s = spill->load_bytes_s,
         .compute_tokens_s = spill->compute_tokens_s,
-        .left_ns = c->ask->deadline_ns - spill->now_ns, /* it is not over: end_waits */
+        .left_ns = c->ask->deadline_ns - spill->now_ns, /* above 0: end_waits */
         .n_tokens = n * spill->record_tokens - c->hit_tokens,
         .step_tokens = spill->record_tokens,
         .min_tokens = spill->config.min_tokens,

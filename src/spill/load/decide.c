@@ -44,8 +44,8 @@ kvp_status kvp_spill_decide(const kvp_spill_question *question, uint32_t *out_to
         return KVP_E_ARG;
     }
     const uint32_t n = q->n_tokens == 0 ? 0 : count_in_time(q);
-    const int is_worth_it =
-        n >= q->min_tokens && seconds_to_load(q, n) <= seconds((double)n, q->compute_tokens_s);
+    const int is_worth_it = n > 0 && n >= q->min_tokens &&
+                            seconds_to_load(q, n) <= seconds((double)n, q->compute_tokens_s);
     *out_tokens = is_worth_it ? n : 0;
     return KVP_OK;
 }

@@ -12,9 +12,10 @@ static void accrue(struct kvpi_stack *stack, uint64_t now_ns, uint64_t n_bytes)
     const double more = (double)stack->bytes_s * ((double)gone_ns / (double)SECOND_NS);
     if (more >= 1) {
         stack->since_ns = now_ns;
-        stack->allowance = (double)stack->allowance + more >= (double)most
-                               ? most
-                               : stack->allowance + (uint64_t)more;
+        if (stack->allowance < most) /* else it is saved up for a larger record */
+            stack->allowance = more >= (double)(most - stack->allowance)
+                                   ? most
+                                   : stack->allowance + (uint64_t)more;
     }
 }
 

@@ -1,6 +1,7 @@
 /* engine: two of them, and which one has the next operation. */
 #include "store/file/engine/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ int kvpi_engine_open(struct kvpi_engine *engine, struct kvpi_slabs *slabs,
 
 void kvpi_engine_close(struct kvpi_engine *engine)
 {
+    assert(!engine->flies || engine->flight.n_flying == 0);
     kvpi_threads_close(&engine->threads);
     if (engine->flies)
         kvpi_flight_close(&engine->flight);

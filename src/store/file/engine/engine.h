@@ -32,7 +32,7 @@ struct kvpi_engine {
 int kvpi_engine_open(struct kvpi_engine *engine, struct kvpi_slabs *slabs,
                      const struct kvpi_engine_config *config);
 
-/* What was submitted has been reaped. */
+/* All that was submitted has been reaped. Does not wait. */
 void kvpi_engine_close(struct kvpi_engine *engine);
 
 /* op->place_in: the slabs that a get reads from; NULL: the engine's own. */
