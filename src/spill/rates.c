@@ -15,19 +15,18 @@ static uint64_t scaled(uint64_t amount, uint64_t by, uint64_t per)
     return product < (double)RATE_MAX ? (uint64_t)product : RATE_MAX;
 }
 
-/* At most a second is saved up, or a record if that is more. */
-static void accrue(kvp_spill *spill, uint64_t largest)
+/* At most a second is saved up, or the largest record so far if that is more. */
+static void accrue(kvp_spill *spill, uint64_t n_bytes)
 {
     const uint64_t now_ns = spill->now_ns;
     struct kvpi_spill_budget *budget = &spill->budget;
     const uint64_t rate = spill->config.put_bytes_s;
-    const uint64_t most = rate > largest ? rate : largest;
+    budget->largest = n_bytes > budget->largest ? n_bytes : budget->largest;
+    const uint64_t most = rate > budget->largest ? rate : budget->largest;
     const uint64_t more = scaled(rate, now_ns - budget->since_ns, SECOND_NS);
     if (more > 0) {
         budget->since_ns = now_ns;
-        if (budget->allowance < most) { /* else it is saved up for a larger record */
-            budget->allowance = kvpi_spill_least(most, budget->allowance + more);
-        }
+        budget->allowance = budget->allowance + more > most ? most : budget->allowance + more;
     }
     if (now_ns / DAY_NS > budget->day) {
         budget->day = now_ns / DAY_NS;

@@ -174,6 +174,7 @@ struct kvpi_spill_put {
 /* What may be written now. */
 struct kvpi_spill_budget {
     uint64_t allowance; /* bytes, by put_bytes_s */
+    uint64_t largest;   /* bytes of what was written or might have been */
     uint64_t since_ns;
     uint64_t day;
     uint64_t day_bytes; /* written on that day */

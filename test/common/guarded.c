@@ -62,7 +62,8 @@ void *guarded_take(size_t bytes)
     const size_t n = mapped_bytes(in_front(bytes)), page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *mapping =
         mmap(NULL, n + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (n_blocks == BLOCKS_MAX || mapping == MAP_FAILED || mprotect(mapping + n, page, PROT_NONE) != 0)
+    if (n_blocks == BLOCKS_MAX || mapping == MAP_FAILED ||
+        mprotect(mapping + n, page, PROT_NONE) != 0)
         abort();
     blocks[n_blocks].at = mapping + n - in_front(bytes);
     blocks[n_blocks].bytes = bytes;

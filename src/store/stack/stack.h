@@ -68,6 +68,7 @@ struct kvpi_stack {
     uint64_t bytes_s;
     uint64_t bytes_day;
     uint64_t allowance;
+    uint64_t largest; /* bytes of what was written nearer or might have been */
     uint64_t since_ns;
     uint64_t day;
     uint64_t day_bytes;

@@ -1,5 +1,5 @@
-/* stack_budget: how much is written to nearer stores. At most a second is saved up, or a record if
- * that is more. */
+/* stack_budget: how much is written to nearer stores. At most a second is saved up, or the largest
+ * record so far if that is more. */
 #include "store/stack/stack.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -7,15 +7,14 @@
 
 static void accrue(struct kvpi_stack *stack, uint64_t now_ns, uint64_t n_bytes)
 {
-    const uint64_t most = stack->bytes_s > n_bytes ? stack->bytes_s : n_bytes;
+    stack->largest = n_bytes > stack->largest ? n_bytes : stack->largest;
+    const uint64_t most = stack->bytes_s > stack->largest ? stack->bytes_s : stack->largest;
     const uint64_t gone_ns = now_ns > stack->since_ns ? now_ns - stack->since_ns : 0;
     const double more = (double)stack->bytes_s * ((double)gone_ns / (double)SECOND_NS);
     if (more >= 1) {
         stack->since_ns = now_ns;
-        if (stack->allowance < most) /* else it is saved up for a larger record */
-            stack->allowance = more >= (double)(most - stack->allowance)
-                                   ? most
-                                   : stack->allowance + (uint64_t)more;
+        stack->allowance =
+            more >= (double)(most - stack->allowance) ? most : stack->allowance + (uint64_t)more;
     }
 }
 

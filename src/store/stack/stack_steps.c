@@ -253,8 +253,7 @@ static void carry(struct kvpi_stack *stack, struct kvpi_stacked *it)
     uint32_t n = 0;
     for (uint32_t i = 0; i < it->at; i++)
         n += it->lacking >> i & 1;
-    if (n > 0 && it->n_drops == stack->n_drops &&
-        kvpi_stack_may_carry(stack, n * payload_bytes(it->op)))
+    if (it->n_drops == stack->n_drops && kvpi_stack_may_carry(stack, n * payload_bytes(it->op)))
         for (uint32_t i = 0; i < it->at; i++)
             if (it->lacking >> i & 1)
                 submit(stack, it, i, KVP_STORE_PUT);
