@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # libcachesim 0.3.5: CLOCK-Pro fills half of its room, so it looks like a cache of half the size.
 #
-# Expected: a cache of 30 objects, asked for 30 distinct ones again and again, misses each once; and a cache that
-# evicts is full.
+# Expected: a cache of 30 objects, asked for 30 distinct ones again and again, misses each once; and a cache
+# evicts only when it is full.
 # Seen: 3,000 requests for 30 distinct objects. LRU, ARC and 2Q miss 30 of them in a room of 30. CLOCK-Pro, with its
 # default parameters, misses 821, and keeps 15; in a room of 60 it keeps all 30. Of a room of 1 it uses nothing, and
 # misses every time, also an object that was asked for just before.

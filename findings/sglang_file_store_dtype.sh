@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # sglang 0.5.23: HiCache's file store gives the bytes of one KV type as KV of another.
 #
-# Expected: an engine is started again with another --kv-cache-dtype over the same folder. Pages that were written
-# before are not found, or refused: their names or their files say of which type they are.
+# Expected: if an engine is started again with another --kv-cache-dtype over the same folder, pages written before
+# are not found, or refused: their names or their files say of which type they are.
 # Seen: a page's name has the hash of its tokens, the model's name and the ranks, and its file has bare bytes. Pages of
 # bfloat16 are "found" and read as float16 (4 of 1,024 numbers are right), and their first half is read as float8. Only the
 # other way, to a larger type, does a read fail, by OSError.
@@ -48,8 +48,11 @@ for name in ("bfloat16", "float16", "float8_e4m3fn", "float32"):
     same = int((got.float() == kv.float()).sum())
     print(f"as {name}: found {found}, {same} of {kv.numel()} numbers are right")
 END
-SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR='' timeout 300 "$room/venv/bin/python" "$room/run.py" "$room/kv" 2>"$room/said" |
-    tee "$room/printed"
+export SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR=''
+if ! timeout 300 "$room/venv/bin/python" "$room/run.py" "$room/kv" 2>"$room/said" | tee "$room/printed"; then
+    cat "$room/said" >&2
+    exit 1
+fi
 diff - "$room/printed" <<'END'
 stored as bfloat16: True
 as bfloat16: found True, 1024 of 1024 numbers are right

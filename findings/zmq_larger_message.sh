@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pyzmq 27.3.0 (libzmq 4.3.5): a reader with ZMQ_MAXMSGSIZE gets nothing more after one message over it.
 #
-# Expected: the reader of an engine's KV events bounds a message, as a careful one does. The manual says that a peer
+# Expected: the reader of an engine's KV events limits the size of a message, as a careful reader does. The manual says that a peer
 # which sends a larger one is disconnected; a connection that ends is made again after ZMQ_RECONNECT_IVL, as for
 # every other end. So the reader loses messages, sees the gap in their numbers, and goes on.
 # Seen: it is disconnected, and never connects again: no attempt is made and no call fails, so it looks like an
@@ -60,7 +60,7 @@ def run(words, limit, size, restarts=False):
         pub.close()
         time.sleep(0.5)
         pub, _ = publisher(port)
-    for _ in range(10): # each call lets libzmq go on with a new connection
+    for _ in range(10):  # each call lets libzmq go on with a new connection
         got += read(sub)
     pub.send(bytes(20))
     got += read(sub)

@@ -9,13 +9,14 @@ sites.py finds the places. `--count` says how many to draw of a room: store, spi
 files of python/tests). Each drawn defect is a switch in one build of the check preset, chosen by
 KVPI_MUTANT. Each test is run once with none of them, which tells which places it reaches and how long
 it takes. Then each defect is switched on for the tests that reach it, first those that are fast and
-caught many, until one fails, crashes, or computes ten times as long; and passes without it. With
+caught many, until one fails, crashes, or computes ten times as long, and passes without the defect. With
 --asan those that survive meet the same tests once more under AddressSanitizer, which sees leaks.
 
 Results are kept in DIR/results.jsonl by what was changed, a line each, so that a run that was stopped
-goes on. --again tries one anew, or with `survivors` all that were not caught. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is
-caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects that
-change nothing which can be observed, with the reason. It needs clang 14, its library for Python
+goes on. --again tries one anew, or with `survivors` all that were not caught. Which tests reach what is
+kept in DIR/map.json, for the same sources and defects. The score is caught / (all - equivalent), with
+Wilson's lower bound of 95 %. equivalents.txt lists defects that change nothing which can be observed,
+with the reason. It needs clang 14, its library for Python
 (`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
 
 Exit status: 0 done; 1 it could not be; 2 usage.
@@ -98,7 +99,8 @@ def sources(tree, build):
                                            if w.startswith(("-D", "-I", "-isystem", "-std"))]))
     texts = {path: planted.read(os.path.join(tree, path)) for path in sorted(found)}
     for path in sorted(glob.glob("src/**/*.h", root_dir=tree, recursive=True)):
-        users = [user for user, text in texts.items() if f'#include "{path[4:]}"' in text]
+        users = [user for user, text in texts.items()
+                 if user.startswith("src/") and f'#include "{path[4:]}"' in text]
         if users and not path.startswith(LEFT_OUT):
             found[path] = found[users[0]]
     return found
@@ -293,7 +295,7 @@ class Machine:
 
     def passes(self, name):
         """Whether a test passes with no defect. One that does not is left out from here on."""
-        failed = self.tests[name].run()
+        failed = copy.copy(self.tests[name]).run()
         if failed:
             print(f"left out: {name}: {failed}", flush=True)
             self.reached[name] = set()
@@ -375,8 +377,11 @@ def try_all(machine, chosen, keys, results, path):
 
     def one(number):
         return number, machine.try_one(number)
-    todo = [i for i, key in enumerate(keys) if not results.get(key, "")
-            and (key not in results or machine.preset == "asan")]
+    todo = [i for i, key in enumerate(keys) if key not in results]
+    if machine.preset == "asan":
+        reached = set().union(*machine.reached.values())
+        todo = [i for i, key in enumerate(keys) if results.get(key) == "" and i in reached
+                and key not in equivalents]
     with concurrent.futures.ThreadPoolExecutor(machine.jobs) as pool:
         for done in concurrent.futures.as_completed([pool.submit(one, i) for i in todo]):
             number, caught = done.result()
