@@ -100,16 +100,18 @@ static int check_engine(const kvpi_args *args, size_command *command)
     static const char *const of_llama[] = {"--parallel", "--kv-unified", "--swa-full", NULL};
     kvpi_size_options *size = &command->model.size;
     const kvpi_engine engine = command->engine.engine;
+    if (engine == KVPI_ENGINE_NONE && kvpi_args_given(args, "--batch"))
+        return kvpi_args_needs(args, "--batch", "--engine");
+    if (engine != KVPI_ENGINE_LLAMA && kvpi_args_any(args, of_llama) != NULL)
+        return kvpi_args_needs(args, kvpi_args_any(args, of_llama), "--engine llama.cpp");
     if (engine == KVPI_ENGINE_NONE)
-        return kvpi_args_given(args, "--batch") ? kvpi_args_needs(args, "--batch", "--engine") : 0;
+        return 0;
     if (kvpi_args_given(args, "--index-dtype")) /* of their own */
         return kvpi_args_exclude(args, "--index-dtype", "--engine");
     if (!kvpi_args_given(args, "--utilization"))
         size->utilization_milli = engine == KVPI_ENGINE_VLLM ? KVPI_VLLM_UTILIZATION_MILLI : 1000;
     if (engine == KVPI_ENGINE_LLAMA && size->tensor_parallel > 1)
         return kvpi_args_exclude(args, "--tp", "--engine llama.cpp");
-    if (engine == KVPI_ENGINE_VLLM && kvpi_args_any(args, of_llama) != NULL)
-        return kvpi_args_needs(args, kvpi_args_any(args, of_llama), "--engine llama.cpp");
     if (engine == KVPI_ENGINE_VLLM && size->block_tokens % 16 != 0)
         return kvpi_args_wrong(
             args, "--block-tokens is %" PRIu64 ", expected a multiple of 16 with --engine vllm",

@@ -192,7 +192,7 @@ def check_retention(folder):
         check_equal(row["hit_tokens"], hit, row)
         check(abs(row["mean_blocks"] - blocks) < 1e-6 * blocks + 1e-9, row, blocks)
         check(abs(row["share_of_blocks"] - row["mean_blocks"] / rows[-1]["mean_blocks"]) < 1e-9)
-        check(abs(row["mean_bytes"] - blocks * 5120) <= 5120, row, blocks)
+        check(abs(row["mean_bytes"] - blocks * 5120) <= 1, row, blocks)
     check_equal(rows[-1]["hit_tokens"], found["sizes"][-1]["hit_tokens"])
     text = run("mrc", *words).stdout.decode()
     check("     for good " in text and "      1:00:00 " in text, text)

@@ -125,6 +125,7 @@ def under_load(folder):
         lines = read_lines(out)
         check_sums(found, options)
         add_up(lines, found["why"], found["hit_tokens"], options)
+        check_equal(found["why"]["hit"]["host_tokens"], found["host_tokens"], options)
         parts = [found["why"][part]["prefill_seconds"] for part in PARTS]
         again = sum(found["why"][part]["prefill_seconds"] for part in AGAIN)
         check(abs(sum(line["again_seconds"] for line in lines) - again) < 1e-4, options, "again")
@@ -156,6 +157,7 @@ def on_the_host(folder):
     found = replay(path, "--model-config", config, "--trace-block", UNIT, "--blocks", 30,
                    "--host-blocks", 4000, "--state-slots", 20, "--why", out)
     add_up(read_lines(out), found["why"], found["hit_tokens"], "host")
+    check_equal(found["why"]["hit"]["host_tokens"], found["host_hit_tokens"])
     check(found["evictions"] > 100 and found["host_evictions"] == 0, found["evictions"])
     check(found["why"]["resident"]["tokens"] > 1000, found["why"])
     check_equal(found["why"]["evicted"]["tokens"], 0)

@@ -91,6 +91,8 @@ def check_fits(folder):
 
 WRONG_OPTIONS = [
     ("--batch 9", "--batch needs --engine"),
+    ("--parallel 3", "--parallel needs --engine llama.cpp"),
+    ("--kv-unified", "--kv-unified needs --engine llama.cpp"),
     ("--engine vllm --parallel 2", "--parallel needs --engine llama.cpp"),
     ("--engine vllm --swa-full", "--swa-full needs --engine llama.cpp"),
     ("--engine vllm --block-tokens 24", "--block-tokens is 24, expected a multiple of 16"),

@@ -142,7 +142,8 @@ static int print_all(events *of, bool waits)
 /* ---------------------------------------------------------------------------------------- check */
 
 typedef struct totals {
-    uint64_t blocks, input, output, cached, with_cached, unseen;
+    uint64_t blocks, input, output, unseen;
+    uint64_t with_cached, cached, cached_of; /* requests, their hits and their input */
 } totals;
 
 static void print_row(const char *name, const char *text)
@@ -182,7 +183,7 @@ static void print_totals(const events *of, const totals *sum)
     if (sum->with_cached > 0)
         printf("%-16s%s tokens, %.2f %% of the input of %s requests\n", "engine's hits",
                kvpi_text_count(sum->cached).of,
-               sum->input == 0 ? 0 : 100.0 * (double)sum->cached / (double)sum->input,
+               sum->cached_of == 0 ? 0 : 100.0 * (double)sum->cached / (double)sum->cached_of,
                kvpi_text_count(sum->with_cached).of);
     print_row("end", kvpi_recording_is_whole(of->reader)
                          ? "there"
@@ -201,8 +202,11 @@ static int check_all(events *of, bool waits)
         sum.output += (uint64_t)request.output_tokens;
         sum.input += (uint64_t)request.input_tokens;
         sum.unseen += request.is_unseen ? (uint64_t)request.input_tokens : 0;
-        sum.with_cached += request.cached_tokens >= 0;
-        sum.cached += request.cached_tokens > 0 ? (uint64_t)request.cached_tokens : 0;
+        if (request.cached_tokens < 0)
+            continue;
+        sum.with_cached++;
+        sum.cached += (uint64_t)request.cached_tokens;
+        sum.cached_of += (uint64_t)request.input_tokens;
     }
     if (result == KVPI_RECORDING_WRONG)
         return kvpi_tool_fail(of->command, "%s: %s; before it are %s good requests", of->path,

@@ -273,12 +273,13 @@ static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *
 }
 
 /* Before anything of the request is written to the store. */
-static kvp_status watch_opened(replay *run, const kvpi_request *request, uint32_t cached_tokens,
-                               const kvp_open_info *whole)
+static kvp_status watch_opened(replay *run, const kvpi_request *request,
+                               const kvp_open_info *opened, const kvp_open_info *whole)
 {
     kvpi_watch_prompt prompt = {.tokens = run->tokens,
                                 .n_tokens = (uint32_t)request->input_length,
-                                .cached_tokens = cached_tokens,
+                                .cached_tokens = opened->cached_tokens,
+                                .host_tokens = opened->host_tokens,
                                 .stop = whole->stop,
                                 .stop_group = whole->stop_group,
                                 .file = request->file,
@@ -313,8 +314,7 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
         status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
     run->report->open_ns += kvpi_progress_now_ns() - start;
     if (status == KVP_OK)
-        status = watch_opened(run, request, info->cached_tokens,
-                              prompt.n_tokens < n_tokens ? &whole : info);
+        status = watch_opened(run, request, info, prompt.n_tokens < n_tokens ? &whole : info);
     if (status == KVP_OK && run->store != NULL)
         status = kvpi_attach_hit(run->store, *seq, info->hit_tokens);
     if (status == KVP_OK && run->options->state_slots > 0)

@@ -41,8 +41,9 @@ typedef struct simulation {
     kvp_sched *sched;
     kvpi_closed *closed; /* NULL: requests come at their recorded times */
     kvpi_loading store;
-    kvp_copy *copies; /* [max_copies] */
-    uint32_t max_copies;
+    kvp_copy *copies; /* [n_copies] of max_copies: the step's plan */
+    uint32_t n_copies, max_copies;
+    bool *is_from_host;     /* [blocks] of the first layer group: the plan copies them from there */
     uint32_t *sampled_jobs; /* [max_running] of the step that is out, in its order */
     int32_t *sampled;       /* [max_running] */
     kvpi_histogram *steps;
@@ -199,11 +200,12 @@ static int create_sched(simulation *sim)
         return kvpi_replay_cache_fail("creating the scheduler", status);
     sim->max_copies = cache.max_copies;
     sim->copies = malloc(sim->max_copies * sizeof *sim->copies);
+    sim->is_from_host = calloc(cache.n_blocks, sizeof *sim->is_from_host);
     sim->sampled_jobs = malloc(config->max_running * sizeof *sim->sampled_jobs);
     sim->sampled = malloc(config->max_running * sizeof *sim->sampled);
     sim->steps = calloc(1, sizeof *sim->steps);
-    if (sim->copies == NULL || sim->sampled_jobs == NULL || sim->sampled == NULL ||
-        sim->steps == NULL)
+    if (sim->copies == NULL || sim->is_from_host == NULL || sim->sampled_jobs == NULL ||
+        sim->sampled == NULL || sim->steps == NULL)
         return kvpi_tool_fail("replay", "out of memory for the steps");
     return TOOL_OK;
 }
@@ -338,12 +340,14 @@ static uint64_t watch_time(const simulation *sim)
     return sim->now_ns / 1000000;
 }
 
-static int watch_admitted(const simulation *sim, size_t i, const kvp_seq_info *seq)
+static int watch_admitted(const simulation *sim, size_t i, const kvp_seq_info *seq,
+                          uint32_t host_tokens)
 {
     const kvpi_request *request = kvpi_requests_get(sim->jobs.requests, i);
     kvpi_watch_prompt prompt = {.tokens = sim->jobs.all[i].tokens,
                                 .n_tokens = kvpi_jobs_input(&sim->jobs, i),
                                 .cached_tokens = seq->cached_tokens,
+                                .host_tokens = host_tokens,
                                 .stop = seq->stop,
                                 .stop_group = seq->stop_group,
                                 .file = request->file,
@@ -378,13 +382,40 @@ static int note_hit(simulation *sim, kvp_request request, const kvp_seq_info *se
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("reading a state", status);
 }
 
+static void mark_copies(simulation *sim, bool value)
+{
+    for (uint32_t k = 0; k < sim->n_copies; k++) {
+        const kvp_copy *copy = &sim->copies[k];
+        if (copy->group == 0 && copy->src_tier == KVP_HOST && copy->dst_tier == KVP_DEVICE)
+            sim->is_from_host[copy->dst_block] = value;
+    }
+}
+
+/* Tokens that are copied from the host for a request, and not for one before it. */
+static uint32_t take_copied(simulation *sim, kvp_request request)
+{
+    const uint32_t own = sim->options->replay.groups[0].block_tokens;
+    const int32_t *row = NULL;
+    uint32_t n_blocks = 0, n = 0;
+    kvp_sample_info sample;
+    if (kvp_request_sample(sim->sched, request, 0, &sample) == KVP_OK)
+        (void)kvp_seq_row(sim->cache.cache, sample.seq, 0, &row, &n_blocks);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        n += sim->is_from_host[row[i]];
+        sim->is_from_host[row[i]] = false;
+    }
+    return n * (own > 0 ? own : (uint32_t)sim->options->replay.block_tokens);
+}
+
 static int note_admitted(simulation *sim)
 {
+    mark_copies(sim, true);
+    for (uint32_t k = 0; k < sim->step.n_swapped_in; k++)
+        (void)take_copied(sim, sim->step.swapped_in[k]);
     for (uint32_t k = 0; k < sim->step.n_admitted; k++) {
+        const uint32_t host_tokens = take_copied(sim, sim->step.admitted[k]);
         size_t i = place_of(sim, sim->step.admitted[k]);
         kvpi_job *job = &sim->jobs.all[i];
-        if (kvpi_loading_admitted(&sim->store, i, sim->step.admitted[k]) != TOOL_OK)
-            return TOOL_FAILED;
         if (job->admitted_ns != KVPI_JOB_NEVER)
             continue;
         const kvp_seq_info seq = sequence_of(sim, sim->step.admitted[k]);
@@ -396,21 +427,18 @@ static int note_admitted(simulation *sim)
         part->input_tokens += kvpi_jobs_input(&sim->jobs, i);
         part->hit_tokens += hit;
         if (note_hit(sim, sim->step.admitted[k], &seq) != TOOL_OK ||
-            watch_admitted(sim, i, &seq) != TOOL_OK)
+            watch_admitted(sim, i, &seq, host_tokens) != TOOL_OK)
             return TOOL_FAILED;
     }
+    mark_copies(sim, false);
     return watch_cache(sim);
 }
 
-static int take_plan(simulation *sim)
+static int run_plan(simulation *sim)
 {
-    uint32_t n = 0;
     kvpi_load_report *report = sim->report;
-    kvp_status status = kvp_plan_take(sim->cache.cache, sim->copies, sim->max_copies, &n);
-    if (status != KVP_OK)
-        return kvpi_replay_cache_fail("taking the plan", status);
     sim->moved = (kvpi_step_copies){0};
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < sim->n_copies; k++) {
         const kvp_copy *copy = &sim->copies[k];
         if (copy->group == sim->options->replay.n_groups) {
             sim->moved.host_states++;
@@ -426,7 +454,19 @@ static int take_plan(simulation *sim)
         report->blocks_to_host += copy->dst_tier == KVP_HOST;
         report->blocks_from_host += copy->src_tier == KVP_HOST;
     }
-    return kvpi_loading_copies(&sim->store, sim->copies, n, &sim->moved.host_states);
+    return kvpi_loading_copies(&sim->store, sim->copies, sim->n_copies, &sim->moved.host_states);
+}
+
+/* The store hears of the hits before, and may copy in the plan. */
+static int take_plan(simulation *sim)
+{
+    for (uint32_t k = 0; k < sim->step.n_admitted; k++)
+        if (kvpi_loading_admitted(&sim->store, place_of(sim, sim->step.admitted[k]),
+                                  sim->step.admitted[k]) != TOOL_OK)
+            return TOOL_FAILED;
+    kvp_status status =
+        kvp_plan_take(sim->cache.cache, sim->copies, sim->max_copies, &sim->n_copies);
+    return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("taking the plan", status);
 }
 
 static int make_step(simulation *sim)
@@ -436,7 +476,7 @@ static int make_step(simulation *sim)
     sim->report->sched_ns += clock_of(sim) - start;
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("making a step", status);
-    return note_admitted(sim) == TOOL_OK ? take_plan(sim) : TOOL_FAILED;
+    return take_plan(sim) == TOOL_OK && note_admitted(sim) == TOOL_OK ? run_plan(sim) : TOOL_FAILED;
 }
 
 /* What holds from now until the step is done. */
@@ -698,6 +738,7 @@ static int run_with_jobs(simulation *sim)
         status = report_all(sim);
     kvp_sched_destroy(sim->sched);
     free(sim->copies);
+    free(sim->is_from_host);
     free(sim->sampled_jobs);
     free(sim->sampled);
     free(sim->steps);

@@ -19,7 +19,7 @@ static void replace_control_bytes(char *text)
 
 int kvpi_requests_fail(kvpi_requests_parser *parser, const char *format, ...)
 {
-    char message[400];
+    char message[1000];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);

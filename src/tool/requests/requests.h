@@ -99,7 +99,7 @@ typedef struct kvpi_requests_options {
 } kvpi_requests_options;
 
 typedef struct kvpi_requests_error {
-    char text[512]; /* "FILE:LINE: what is wrong, what was expected"; one line, no newline */
+    char text[1200]; /* "FILE:LINE: what is wrong, what was expected"; one line, no newline */
 } kvpi_requests_error;
 
 typedef struct kvpi_requests kvpi_requests;

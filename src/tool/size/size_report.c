@@ -597,9 +597,10 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
                       "%" PRIu64 " for a sequence; slot 0 on top", size->sequence_slots);
     kvpi_size_row(file, "tokens", kvpi_text_count(size->tokens), "blocks%s x %s",
                   two ? ", full" : "", kvpi_text_count(size->groups[0].block_tokens).of);
+    const bool by_slots = size->sequences < size->pool_blocks / size->sequence_in_blocks;
     kvpi_size_row(file, "sequences", kvpi_text_count(size->sequences),
-                  "blocks / %s of a sequence of %s tokens",
-                  kvpi_text_count(size->sequence_in_blocks).of,
+                  "%s / %s of a sequence of %s tokens", by_slots ? "slots" : "blocks",
+                  kvpi_text_count(by_slots ? size->sequence_slots : size->sequence_in_blocks).of,
                   kvpi_text_count(report->options->context_tokens).of);
 }
 

@@ -13,7 +13,7 @@ static const struct {
 } words[KVPI_REASONS] = {
     {"hit", "found in the cache"},
     {"resident", "there in some tier, and not brought back"},
-    {"evicted", "was there before: a larger cache may have it"},
+    {"evicted", "was there before; a larger cache may have it"},
     {"in flight", "another request was computing it"},
     {"grid", "behind the last full unit of a known prompt"},
     {"new", "no request had it before"},
@@ -117,7 +117,7 @@ void kvpi_reasons_figures(kvpi_figures *to, kvpi_reasons *why)
 static void print_part(const kvpi_reasons *why, size_t i, uint64_t all, FILE *file)
 {
     char meaning[160];
-    int n = snprintf(meaning, sizeof meaning, "%s of the input: %s",
+    int n = snprintf(meaning, sizeof meaning, "%s of the admitted input: %s",
                      kvpi_text_percent(why->tokens[i], all).of, words[i].meaning);
     if (why->model != NULL && i != KVPI_REASON_HIT && why->tokens[i] > 0 && n > 0)
         snprintf(meaning + n, sizeof meaning - (size_t)n, "; prefill %s",

@@ -225,12 +225,14 @@ static const char *kept_back(const struct kvpi_watch_state *state, const kvpi_wa
     }
 }
 
-/* Where a hit unit was: what is loaded for a prompt is seen on the host later, or was. */
-static kvpi_tier hit_tier(const content *at, const kvpi_watch_store *store)
+/* Where a hit unit was: what is loaded for a prompt is seen on the host later, or was. Else copies
+ * tell: a unit may have left the device, or come back to it, earlier in the same step. */
+static kvpi_tier hit_tier(const content *at, const kvpi_watch_store *store, bool is_copied)
 {
-    if (at->is_stored || (!at->is_on_host && store->record_tokens == 0))
-        return KVPI_TIER_DEVICE;
-    return at->is_on_host && !at->is_loaded ? KVPI_TIER_HOST : KVPI_TIER_STORE;
+    const bool was_there = at->is_stored || (at->is_on_host && !at->is_loaded);
+    if (store->record_tokens > 0 && !was_there)
+        return KVPI_TIER_STORE;
+    return is_copied ? KVPI_TIER_HOST : KVPI_TIER_DEVICE;
 }
 
 /* Which tier the unit left last, and how long ago. */
@@ -253,7 +255,9 @@ static void note_gone(const content *at, const kvpi_watch_record *record, uint64
 typedef struct cutting {
     const kvpi_watch_prompt *prompt;
     uint64_t now;
-    kvpi_reason cut; /* of the unit before */
+    kvpi_reason cut;      /* of the unit before */
+    kvpi_tier tier;       /* and where it was, if it was hit */
+    uint32_t n_on_device; /* first hit units that are not copied from the host */
     kvpi_reasons_line line;
 } cutting;
 
@@ -267,8 +271,9 @@ static void cut_unit(kvpi_watch *watch, cutting *c, uint32_t i, content *at, boo
     const kvpi_reason part = alone > c->cut ? alone : c->cut;
     kvpi_reasons_line *line = &c->line;
     look_up(watch, at, alone, c->now);
+    c->tier = hit_tier(at, &c->prompt->store, i >= c->n_on_device);
     if (part == KVPI_REASON_HIT)
-        line->hit_tokens[hit_tier(at, &c->prompt->store)] += state->cache.unit_tokens;
+        line->hit_tokens[c->tier] += state->cache.unit_tokens;
     if (part == KVPI_REASON_RESIDENT && line->kept_back == NULL)
         line->kept_back = kept_back(state, c->prompt, at);
     if (part == KVPI_REASON_EVICTED && line->tokens[part] == 0)
@@ -288,7 +293,7 @@ static void cut_unit(kvpi_watch *watch, cutting *c, uint32_t i, content *at, boo
 }
 
 /* The last token, and what is behind the last full unit. */
-static void cut_rest(cutting *c, uint32_t n_rest, kvpi_tier last_tier)
+static void cut_rest(cutting *c, uint32_t n_rest)
 {
     kvpi_reasons_line *line = &c->line;
     if (line->n_tokens == 0)
@@ -300,7 +305,7 @@ static void cut_rest(cutting *c, uint32_t n_rest, kvpi_tier last_tier)
     }
     line->tokens[c->cut]--;
     if (c->cut == KVPI_REASON_HIT)
-        line->hit_tokens[last_tier]--;
+        line->hit_tokens[c->tier]--;
 }
 
 int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_t now)
@@ -309,8 +314,11 @@ int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_
     uint32_t size = state->cache.unit_tokens, n_full = prompt->n_tokens / size, parent = NONE;
     bool whole = prompt->cached_tokens + 1 == prompt->n_tokens && prompt->n_tokens % size == 0;
     uint32_t n_hit = (prompt->cached_tokens + whole) / size;
-    kvpi_tier last_tier = KVPI_TIER_DEVICE;
-    cutting c = {.prompt = prompt, .now = now, .cut = KVPI_REASON_HIT};
+    const uint32_t n_copied = (prompt->host_tokens + size - 1) / size;
+    cutting c = {.prompt = prompt,
+                 .now = now,
+                 .cut = KVPI_REASON_HIT,
+                 .n_on_device = n_hit > n_copied ? n_hit - n_copied : 0};
     c.line = (kvpi_reasons_line){.file = prompt->file,
                                  .line = prompt->line,
                                  .of_line = prompt->of_line,
@@ -322,11 +330,10 @@ int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_
         uint32_t at = find_or_add(state, &state->hashes[i], parent, prompt);
         if (at == NONE)
             return out_of_memory();
-        last_tier = hit_tier(&state->contents[at], &prompt->store);
         cut_unit(watch, &c, i, &state->contents[at], i<n_hit, state->n> n_before);
         parent = at;
     }
-    cut_rest(&c, prompt->n_tokens - n_full * size, last_tier);
+    cut_rest(&c, prompt->n_tokens - n_full * size);
     kvpi_reasons_add(&watch->why, &c.line);
     return TOOL_OK;
 }

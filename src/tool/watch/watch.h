@@ -88,7 +88,8 @@ typedef struct kvpi_watch_prompt {
     const int32_t *tokens; /* [n_tokens] */
     uint32_t n_tokens;
     uint32_t cached_tokens;    /* as kvp_open_info has it */
-    uint32_t stop, stop_group; /* as it has them, too */
+    uint32_t host_tokens;      /* of these, copied from the host: the last full units */
+    uint32_t stop, stop_group; /* as kvp_open_info has them, too */
     const char *file;          /* of several files; NULL: there is one */
     uint64_t line;             /* of the trace */
     uint32_t of_line;          /* as kvpi_request has it */

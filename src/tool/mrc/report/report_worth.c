@@ -8,6 +8,7 @@
 #include "tool/text.h"
 
 #define HOUR_SECONDS 3600.0
+#define FEW_BLOCKS   9.95 /* what "%.1f" prints below 10 */
 
 static double saved_seconds(const kvpi_mrc_report *report, uint64_t blocks)
 {
@@ -35,6 +36,11 @@ static double share_of(const kvpi_mrc_report *report, const kvpi_mrc_kept *kept)
     return all > 0 ? kept->mean_blocks / all : 0;
 }
 
+static double mean_bytes(const kvpi_mrc_report *report, const kvpi_mrc_kept *kept)
+{
+    return kvpi_mrc_bytes(report, 1) * kept->mean_blocks;
+}
+
 static void add_kept(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_kept *kept)
 {
     const bool for_good = kept->us == INT64_MAX;
@@ -44,7 +50,7 @@ static void add_kept(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi
     kvpi_figures_real(to, "hit_ratio", kvpi_mrc_ratio(report, kept->hit_tokens));
     kvpi_figures_real(to, "mean_blocks", kept->mean_blocks);
     kvpi_figures_integer_if(to, report->token_bytes > 0, "mean_bytes",
-                            (uint64_t)kvpi_mrc_bytes(report, 1) * (uint64_t)kept->mean_blocks);
+                            (uint64_t)llround(mean_bytes(report, kept)));
     kvpi_figures_real(to, "share_of_blocks", share_of(report, kept));
     kvpi_figures_close(to);
 }
@@ -79,12 +85,13 @@ static void print_saved(const kvpi_mrc_report *report, FILE *file)
 
 static void print_kept(const kvpi_mrc_report *report, const kvpi_mrc_kept *kept, FILE *file)
 {
-    const uint64_t blocks = (uint64_t)llround(kept->mean_blocks);
+    kvpi_text blocks = kvpi_text_count((uint64_t)llround(kept->mean_blocks));
     const bool for_good = kept->us == INT64_MAX;
+    if (kept->mean_blocks < FEW_BLOCKS)
+        snprintf(blocks.of, sizeof blocks.of, "%.1f", kept->mean_blocks);
     fprintf(file, "%13s %15s %10s  %7.2f %% %7.1f %%\n",
-            for_good ? "for good" : kvpi_text_clock((uint64_t)kept->us).of,
-            kvpi_text_count(blocks).of,
-            report->token_bytes > 0 ? kvpi_text_bytes(kvpi_mrc_bytes(report, blocks)).of : "",
+            for_good ? "for good" : kvpi_text_clock((uint64_t)kept->us).of, blocks.of,
+            report->token_bytes > 0 ? kvpi_text_bytes(mean_bytes(report, kept)).of : "",
             100 * kvpi_mrc_ratio(report, kept->hit_tokens), 100 * share_of(report, kept));
 }
 

@@ -182,7 +182,7 @@ static bool object_has(void *context, const char *name, size_t n_bytes)
 
 static int refuse_object(kvpi_requests_parser *parser, names *of)
 {
-    char all[320] = "";
+    char all[800] = "";
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (matches(refused[i].needs, object_has, of))
             return kvpi_requests_fail(parser,
