@@ -1,5 +1,5 @@
-/* The memory of spills. Each allocation of kvp_spill_create ends at a guard page, and with the last spill all of it must be freed; else the process ends. Any allocation can
- * fail. */
+/* The memory of spills. Each allocation of kvp_spill_create ends at a guard page, and with the last
+ * spill all of it must be freed; else the process ends. Any allocation can fail. */
 #ifndef KVP_TEST_SPILL_HEAP_H
 #define KVP_TEST_SPILL_HEAP_H
 

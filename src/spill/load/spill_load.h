@@ -21,8 +21,9 @@ void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t ou
 
 /* choose.c */
 
-/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none. *out_outcome
- * becomes KVP_SPILL_COMPUTE if the store has a prefix longer than the hit; else it is unchanged. */
+/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none.
+ * *out_outcome becomes KVP_SPILL_COMPUTE if the store has a prefix longer than the hit; else it is
+ * unchanged. */
 uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t hit_tokens,
                             uint32_t *out_outcome);
 
