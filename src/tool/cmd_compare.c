@@ -200,12 +200,17 @@ static int check_both(const compare_command *command)
     const side *a = &command->sides[0], *b = &command->sides[1];
     if (a->load == b->load)
         return TOOL_OK;
-    return kvpi_tool_fail("compare", "%s is a replay %s, %s is one %s", a->path,
-                          a->load ? "under load" : "--sequential", b->path,
-                          b->load ? "under load" : "--sequential");
+    return kvpi_tool_fail("compare", "%s is a replay %s, %s one %s", a->path,
+                          a->load ? "under load" : "with --sequential", b->path,
+                          b->load ? "under load" : "with --sequential");
 }
 
 /* ----------------------------------------------------------------------------------- settings */
+
+static bool is_absent(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
 
 /* Call for each setting that differs; `a` or `b` is NULL when it is on one side only. */
 typedef void (*differs)(void *context, const char *name, const json_t *a, const json_t *b);
@@ -214,7 +219,7 @@ static void compare_setting(const char *name, const json_t *a, const json_t *b, 
                             void *context)
 {
     const json_t *both[2] = {a, b};
-    if (json_equal(a, b) || (a == NULL && b == NULL))
+    if (json_equal(a, b) || (is_absent(a) && is_absent(b)))
         return;
     if (!json_is_object(a) && !json_is_object(b)) {
         tell(context, name, a, b);
@@ -280,7 +285,7 @@ static const char *judgement(const figure *at, double a, double b)
 /* A value for people; long ones lose their beginning. */
 static void print_value(FILE *file, const json_t *value, bool pad)
 {
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = is_absent(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     const char *shown = json_is_string(value) ? json_string_value(value) : text;
     shown = shown != NULL ? shown : "-";
     const size_t n = strlen(shown), room = 23;

@@ -93,7 +93,7 @@ def main():
         text = report(path, "--prompt-token-ns", 20000, "--step-ns", 5000000, "--blocks", 100,
                       "--speedup", 2.5, "--no-prefix-cache", "--output-tokens", "off")
         check_layout(text)
-        for part in ["Time is a model: 5.00 ms a step, 20000 ns a prompt token", "2.5 times as fast",
+        for part in ["Time is a model: 5.00 ms a step, 20.0 us a prompt token", "2.5 times as fast",
                      "Prefix cache off", "not generated: --output-tokens off",
                      "and 24 more that could never be served"]:
             check(part in text, part, "is not in", text)

@@ -75,7 +75,7 @@ def refusals(folder, load, sequential):
     with open(curve, "wb") as file:
         file.write(run("mrc", "--only-lru", *SHORT).stdout)
     refused(folder, curve, load, message="this is one of 'kvpager mrc'")
-    refused(folder, load, sequential, message=f"{load} is a replay under load, {sequential} is one")
+    refused(folder, load, sequential, message=f"{load} is a replay under load, {sequential} one with --sequential")
     refused(folder, load, folder, message="cannot open: Is a directory")
     refused(folder, load, folder + "/none", message="cannot open: No such file")
     refused(folder, load, status=2, message="two files are needed")

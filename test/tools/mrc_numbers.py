@@ -198,6 +198,19 @@ def check_retention(folder):
     check("     for good " in text and "      1:00:00 " in text, text)
 
 
+def check_sample(folder):
+    """Of a sample with hardly a hit, an unlimited cache hits what is kept for good."""
+    path = os.path.join(folder, "sample.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(60):
+            file.write(mooncake(i, 2048, 1, [4 * (i if i % 6 else 0) + k for k in range(4)]))
+    for rate in ("0.5", "0.2", "0.1"):
+        found = json.loads(run("mrc", "--json", "--block-tokens", 512, "--sample", rate, path).stdout)
+        last = found["sizes"][-1]
+        check_equal(last["hit_tokens"], found["retention"][-1]["hit_tokens"], rate)
+        check(last["hit_tokens"] <= last["optimum_hit_tokens"], rate, last)
+
+
 def check_price(folder):
     """What unlimited memory saves is what a replay with room, one after the other, says of hits."""
     path = os.path.join(folder, "price.jsonl")
@@ -301,6 +314,7 @@ def main():
         check_verdicts(folder)
         check_adaptive(folder)
         check_retention(folder)
+        check_sample(folder)
         check_price(folder)
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})

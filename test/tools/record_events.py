@@ -261,7 +261,7 @@ def test_sglang(folder):
           recording.said.count("waiting for the counters") == 2, recording.said)
     done = json.loads(run("mrc", "--json", path).stdout)
     check(done["reading"]["bound"].startswith("estimates, not bounds"), done["reading"])
-    check("Bounds of the hits (estimates, not bounds)" in run("mrc", path).stdout.decode(), "mrc")
+    check("Estimates of the hits; the engine hit" in run("mrc", path).stdout.decode(), "mrc")
     publisher.close()
     server.shutdown()
 
@@ -313,7 +313,7 @@ def test_refused(folder):
     check(not os.path.exists(path), "a file was made")
     out = ["--out", "x.kvprec"]
     for options, words in (
-            ([*out, "--events", "tcp://a:1"], "--metrics: of which engine?"),
+            ([*out, "--events", "tcp://a:1"], "--events needs --metrics URL"),
             ([*out, "--events", "http://a:1", "--lookups"], "--events is 'http://a:1', expected tcp://HOST:PORT"),
             ([*out, "--events", "tcp://a:1", "--lookups", "--replay", "a"], "--replay is 'a', expected"),
             ([*out, "--events", "tcp://a:1", "--metrics", "x"], "--metrics is 'x', expected http://HOST:PORT"),

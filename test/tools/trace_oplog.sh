@@ -143,7 +143,7 @@ has err "cut.kvplog: offset $((size - 1)): the log ends, in call #299"
 cp a.kvplog wrong.kvplog
 printf '\377\377' >>wrong.kvplog
 expect 1 replay wrong.kvplog
-has err "wrong.kvplog: offset $size: damaged, in call #300"
+has err "wrong.kvplog: offset $size: cut or damaged, in call #300"
 
 : >empty
 echo '{"timestamp": 0}' >not_a_log

@@ -12,8 +12,8 @@ int kvpi_inspect_refuse_memory(const kvpi_inspect_args *args, const kvpi_budget 
                                uint64_t n_bytes)
 {
     return kvpi_tool_fail("inspect",
-                          "%s: looking at what it says it has needs more than %s of memory%s; "
-                          "the file has %s (--max-memory)",
+                          "%s: reading it needs more than %s of memory%s; the file has %s "
+                          "(--max-memory)",
                           args->path, kvpi_text_bytes((double)kvpi_budget_limit(budget)).of,
                           budget->max == 0 ? ", which is 64 MiB and 16 times its bytes" : "",
                           kvpi_text_bytes((double)n_bytes).of);

@@ -146,5 +146,6 @@ int kvpi_trace_damaged(const struct kvpi_trace_file *file, const char *command, 
         return kvpi_tool_fail(command, "%s: call #%" PRIu64 ": %s", file->path, index,
                               kvp_status_text(status));
     return kvpi_tool_fail(command, "%s: offset %" PRIu64 ": %s, in call #%" PRIu64, file->path,
-                          offset, offset == file->n_bytes ? "the log ends" : "damaged", index);
+                          offset, offset == file->n_bytes ? "the log ends" : "cut or damaged",
+                          index);
 }

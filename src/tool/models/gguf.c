@@ -170,8 +170,7 @@ static int read_window(gguf_reader *in)
         return 0;
     }
     if (is->windows == KVPI_GGUF_ALWAYS && window == 0 && !is->chunked)
-        return kvpi_gguf_wrong(in->header, "has no %s.%s, expected 1 to %d", architecture,
-                               name_of(KVPI_GGUF_WINDOW), KVPI_MODELS_MAX_WINDOW);
+        return need_one(in, KVPI_GGUF_WINDOW, KVPI_MODELS_MAX_WINDOW, &window);
     if (window > 0 && is->pattern == 0 && !in->header->keys[KVPI_GGUF_PATTERN].is_array &&
         is->recurrent == KVPI_GGUF_NOT_RECURRENT)
         return kvpi_gguf_wrong(in->header, "has no %s.%s, expected one value a layer", architecture,

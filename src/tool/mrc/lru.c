@@ -316,13 +316,13 @@ static size_t place_of(const kvpi_mrc_curve *curve, uint64_t blocks)
 }
 
 /* Each group is a sample of a sixteenth of the rate. What a group has too few or too many of are
- * mostly blocks that are used again and again, hits at any size (SHARDS-adj). */
+ * mostly blocks that are used again and again, hits at any size (SHARDS-adj). Less than 0 is kept
+ * until the groups are added: the sum would be too large. */
 static double tokens_of_group(const kvpi_mrc_curve *curve, size_t group, size_t place)
 {
     double expected = curve->expected_tokens / KVPI_MRC_GROUPS;
-    double hit = (double)curve->groups[group * curve->n + place] + expected -
-                 (double)curve->sampled_tokens[group];
-    return hit > 0 ? hit : 0;
+    return (double)curve->groups[group * curve->n + place] + expected -
+           (double)curve->sampled_tokens[group];
 }
 
 static double tokens_at(const kvpi_mrc_curve *curve, size_t place)
@@ -330,7 +330,7 @@ static double tokens_at(const kvpi_mrc_curve *curve, size_t place)
     double sum = 0;
     for (size_t g = 0; g < KVPI_MRC_GROUPS; g++)
         sum += tokens_of_group(curve, g, place);
-    return sum;
+    return sum > 0 ? sum : 0;
 }
 
 /* Two errors. Which references are in the sample: told by how far the groups are apart. And which

@@ -96,8 +96,8 @@ static int check_events(const kvpi_args *args, options *of)
     if (of->lookups)
         return of->metrics != NULL ? kvpi_args_exclude(args, "--lookups", "--metrics") : 0;
     if (of->metrics == NULL)
-        return kvpi_args_wrong(args, "--metrics: of which engine? What is hit as a whole sends no "
-                                     "event, and is known from its counters only; or --lookups");
+        return kvpi_args_wrong(args, "--events needs --metrics URL, whose counters have what is "
+                                     "hit as a whole, or --lookups");
     return read_url(args, "--metrics", of->metrics, of, true);
 }
 

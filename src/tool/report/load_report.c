@@ -365,17 +365,27 @@ json_t *kvpi_load_report_figures(const kvpi_load_report *report)
 
 /* ------------------------------------------------------------------------------------- the head */
 
+/* Exact up to a microsecond. */
+static kvpi_text price_text(uint64_t ps)
+{
+    kvpi_text out;
+    if (ps >= 1000000)
+        return kvpi_text_duration((double)ps / 1000);
+    snprintf(out.of, sizeof out.of, "%g ns", (double)ps / 1000);
+    return out;
+}
+
 static void print_model(const kvpi_load_setting *setting, FILE *file)
 {
     const kvpi_step_model *model = setting->step_model;
     kvpi_text overhead = kvpi_text_duration((double)model->step_ns);
     if (!model->is_roofline) {
         const kvpi_step_rates *rates = &model->rates;
-        fprintf(file, "Time is a model: %s a step, %g ns a prompt token,\n", overhead.of,
-                (double)rates->prompt_token_ps / 1000);
-        fprintf(file, "  %g ns a decoding sequence, %g ns a token of context, %g ns a copied one\n",
-                (double)rates->decode_token_ps / 1000, (double)rates->context_token_ps / 1000,
-                (double)rates->copy_token_ps / 1000);
+        fprintf(file, "Time is a model: %s a step, %s a prompt token,\n", overhead.of,
+                price_text(rates->prompt_token_ps).of);
+        fprintf(file, "  %s a decoding sequence, %s a token of context, %s a copied one\n",
+                price_text(rates->decode_token_ps).of, price_text(rates->context_token_ps).of,
+                price_text(rates->copy_token_ps).of);
         return;
     }
     fprintf(file, "Time is a model: %s on ", kvpi_escape(setting->model->name).of);

@@ -70,7 +70,8 @@ void kvpi_hits_print(const kvpi_hits *hits, const json_t *figures, FILE *file)
     const bool states = hits->state_slots.usable_slots > 0;
     const kvpi_figures_row rows[] = {
         {states, "state hits", "{state_hits}",
-         "requests began at a kept state; {state_slots} slots"},
+         hits->state_slots.hits == 1 ? "request began at a kept state; {state_slots} slots"
+                                     : "requests began at a kept state; {state_slots} slots"},
         {states, "  missed", "{state_missed_tokens}",
          "known tokens computed again for lack of one"},
         {states, "  kept", "{checkpoints_made}",

@@ -196,9 +196,7 @@ const char *kvpi_requests_unit_words(kvpi_requests_unit unit)
 
 kvpi_requests_unit kvpi_requests_unit_of(const kvpi_requests_parser *parser)
 {
-    return parser->options->unit < KVPI_REQUESTS_DATES && parser->kind->unit != KVPI_REQUESTS_DATES
-               ? parser->options->unit
-               : parser->kind->unit;
+    return parser->options->unit < KVPI_REQUESTS_DATES ? parser->options->unit : parser->kind->unit;
 }
 
 const char *kvpi_requests_format_name(kvpi_requests_format format)

@@ -402,29 +402,30 @@ static void describe_bytes(const kvpi_size_report *report, const kvpi_models_kin
                            size_t n_bytes)
 {
     const kvpi_size_options *options = report->options;
-    const uint32_t heads = kind->kv_heads / options->tensor_parallel;
+    const uint32_t share = kind->kv_heads / options->tensor_parallel, heads = share > 0 ? share : 1;
+    const char *const s = heads == 1 ? "" : "s";
     const uint64_t bytes =
         kvpi_models_entry_bytes(kind, options->tensor_parallel, options->kv_dtype);
     uint64_t values =
         kind->keeps == KVPI_KEEPS_INDEX ? kind->index_dim : (uint64_t)kind->latent + kind->rope;
     if (kind->keeps == KVPI_KEEPS_HEADS)
-        values = (uint64_t)(heads > 0 ? heads : 1) * (kind->k_dim + kind->v_dim);
+        values = (uint64_t)heads * (kind->k_dim + kind->v_dim);
     int used = 0;
     if (bytes % values != 0)
-        used = snprintf(text, n_bytes, "%" PRIu32 " layers x %" PRIu64 " B with scales",
-                        kind->n_layers, bytes);
+        used = snprintf(text, n_bytes, "%" PRIu32 " layers x %s B with scales", kind->n_layers,
+                        kvpi_text_count(bytes).of);
     else if (kind->keeps != KVPI_KEEPS_HEADS)
         used = snprintf(text, n_bytes, "%" PRIu32 " layers x %" PRIu64 " values x %" PRIu64 " B",
                         kind->n_layers, values, bytes / values);
     else if (kind->k_dim == kind->v_dim)
         used = snprintf(text, n_bytes,
-                        "2 x %" PRIu32 " layers x %" PRIu32 " heads x %" PRIu32 " x %" PRIu64 " B",
-                        kind->n_layers, heads > 0 ? heads : 1, kind->k_dim, bytes / values);
+                        "2 x %" PRIu32 " layers x %" PRIu32 " head%s x %" PRIu32 " x %" PRIu64 " B",
+                        kind->n_layers, heads, s, kind->k_dim, bytes / values);
     else
-        used = snprintf(
-            text, n_bytes,
-            "%" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 ") x %" PRIu64 " B",
-            kind->n_layers, heads > 0 ? heads : 1, kind->k_dim, kind->v_dim, bytes / values);
+        used = snprintf(text, n_bytes,
+                        "%" PRIu32 " layers x %" PRIu32 " head%s x (%" PRIu32 " + %" PRIu32
+                        ") x %" PRIu64 " B",
+                        kind->n_layers, heads, s, kind->k_dim, kind->v_dim, bytes / values);
     if (kind->entry_tokens > 1)
         snprintf(text + used, n_bytes - (size_t)used, ", of %" PRIu32 " tokens",
                  kind->entry_tokens);

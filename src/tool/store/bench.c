@@ -540,8 +540,8 @@ static void print_text(const bench *b)
     else
         printf(", computed by a model of %" PRIu32 " x %s\n", b->model_args.size.tensor_parallel,
                b->model_args.device->title);
-    printf("a record         %" PRIu32 " blocks of %" PRIu64 " tokens, %s of KV\n",
-           b->record_blocks, b->model_args.size.block_tokens,
+    printf("a record         %" PRIu32 " block%s of %" PRIu64 " tokens, %s of KV\n",
+           b->record_blocks, b->record_blocks == 1 ? "" : "s", b->model_args.size.block_tokens,
            kvpi_text_bytes(b->record_blocks * (double)b->block_bytes).of);
     if (b->record_memory > 0)
         printf("                 %s of the server's memory\n",

@@ -237,7 +237,9 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
         {true, "read", "{hits}", "records; {absent} absent, {raced} raced"},
         {true, "checked", "{checked_blocks}", "blocks from the host, {wrong_blocks} wrong"},
         {true, "written", "{stored}",
-         "records of {record_blocks} blocks; {known} known, {refused} refused"},
+         report->record_blocks == 1
+             ? "records of one block; {known} known, {refused} refused"
+             : "records of {record_blocks} blocks; {known} known, {refused} refused"},
         {true, "unfinished", "{unfinished}", "puts, given up in the end"},
         {left_out(report) > 0, "left out", "{left_out}",
          "records: {no_block} no host block, {lost} gone, {no_place} queue full, "

@@ -138,8 +138,8 @@ static void print_directory(const info *in, const kvp_store_directory *directory
     printf("  records      %s of at most %s, %s each\n", kvpi_text_count(directory->records).of,
            kvpi_text_count(directory->n_slots).of,
            kvpi_text_bytes((double)directory->slot_bytes).of);
-    printf("  a record     %" PRIu32 " blocks of %" PRIu32 " tokens\n", directory->record_blocks,
-           directory->block_tokens);
+    printf("  a record     %" PRIu32 " block%s of %" PRIu32 " tokens\n", directory->record_blocks,
+           directory->record_blocks == 1 ? "" : "s", directory->block_tokens);
     printf("  log          %s entries", kvpi_text_count(directory->log_entries).of);
     if (directory->damaged_entries > 0)
         printf(", %s of them damaged and left out", kvpi_text_count(directory->damaged_entries).of);
@@ -302,9 +302,10 @@ int kvpi_store_verify(const kvpi_store_args *args)
     if (status != TOOL_OK || v.n_bad + v.n_unusable == 0)
         return status;
     return kvpi_tool_fail(args->command,
-                          "%s: %" PRIu64 " records and %" PRIu64 " directories cannot be used; "
+                          "%s: %" PRIu64 " record%s and %" PRIu64 " director%s cannot be used; "
                           "engines treat them as misses",
-                          args->path, v.n_bad, v.n_unusable);
+                          args->path, v.n_bad, v.n_bad == 1 ? "" : "s", v.n_unusable,
+                          v.n_unusable == 1 ? "y" : "ies");
 }
 
 /* ----------------------------------------------------------------------------------------- list */

@@ -59,8 +59,8 @@ void kvpi_mrc_bounds_print(const kvpi_mrc_report *report, FILE *file)
         return;
     const double engine_blocks = (double)about->engine_blocks * (double)about->trace_block /
                                  (double)report->refs->block_tokens;
-    fprintf(file, "\nBounds of the hits%s; the engine hit %.2f %% in %s such blocks",
-            about->is_estimate ? " (estimates, not bounds)" : "",
+    fprintf(file, "\n%s of the hits; the engine hit %.2f %% in %s such blocks",
+            about->is_estimate ? "Estimates" : "Bounds",
             100 * kvpi_mrc_ratio(report, (double)about->cached_tokens),
             kvpi_text_count((uint64_t)ceil(engine_blocks)).of);
     fprintf(file, "\n%13s  %9s %9s %9s\n", "blocks", "at least", "at most", "width");

@@ -76,7 +76,8 @@ static kvpi_text ratio_text(const kvpi_mrc_report *report, double tokens)
     return out;
 }
 
-static void print_row(const kvpi_mrc_report *report, const kvpi_mrc_tiers_row *row, FILE *file)
+static void print_row(const kvpi_mrc_report *report, const kvpi_mrc_tiers_row *row, bool stores,
+                      FILE *file)
 {
     const kvpi_mrc_tiers_hits *hits = &row->hits;
     double written = (double)(hits->written_blocks * report->refs->block_tokens);
@@ -87,7 +88,7 @@ static void print_row(const kvpi_mrc_report *report, const kvpi_mrc_tiers_row *r
     if (has_store(row))
         fprintf(file, " %10s %2" PRIu32, size_text(report, row->size.store).of,
                 row->size.record_blocks);
-    else
+    else if (stores)
         fprintf(file, " %10s %2s", "", "");
     fprintf(file, " %8s %8s", ratio_text(report, (double)hits->tokens).of,
             ratio_text(report, (double)hits->host_tokens).of);
@@ -102,18 +103,18 @@ void kvpi_mrc_report_tiers_print(const kvpi_mrc_report *report, FILE *file)
     const char *writes = writes_of(report);
     if (report->n_tiers == 0)
         return;
-    fprintf(file,
-            "\nHit tokens per input token, by the sizes of the tiers%s\n"
-            "%10s %10s %10s %2s %8s %8s %8s %8s %7s\n",
-            report->token_bytes > 0 ? "" : ", in blocks", "device", "host",
-            writes != NULL ? "store" : "", writes != NULL ? "R" : "", "hits", "host",
-            writes != NULL ? "store" : "", writes != NULL ? "written" : "",
-            writes != NULL ? "grain" : "");
+    fprintf(file, "\nHit tokens per input token, by the sizes of the tiers%s\n",
+            report->token_bytes > 0 ? "" : ", in blocks");
+    fprintf(file, "%10s %10s%s %8s %8s%s\n", "device", "host",
+            writes != NULL ? "      store  R" : "", "hits", "host",
+            writes != NULL ? "    store  written   grain" : "");
     for (size_t i = 0; i < report->n_tiers; i++)
-        print_row(report, &report->tiers[i], file);
-    fputs("  host, store: of the hits, what only that tier had\n", file);
-    if (writes != NULL)
+        print_row(report, &report->tiers[i], writes != NULL, file);
+    if (writes == NULL)
+        fputs("  host: of the hits, what only the host had\n", file);
+    else
         fprintf(file,
+                "  host, store: of the hits, what only that tier had\n"
                 "  R: blocks of a record. grain: hits lost because only whole records are hit\n"
                 "  written to the store, of the input: %s\n",
                 writes[0] == 't' ? "every record of a request" : "records that are hit");

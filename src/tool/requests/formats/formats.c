@@ -231,6 +231,10 @@ int kvpi_requests_begin(kvpi_requests_parser *parser)
     if (about->unit != NULL)
         return 0;
     about->unit = kvpi_requests_unit_words(kvpi_requests_unit_of(parser));
+    if (parser->options->unit < KVPI_REQUESTS_DATES &&
+        (kind->unit == KVPI_REQUESTS_DATES || kind->is_binary))
+        return kvpi_requests_fail(parser, "times are %s (%s): leave out --time-unit",
+                                  kvpi_requests_unit_words(kind->unit), kind->title);
     about->bound = kind->bound;
     about->trace_block = kind->block;
     if (asked != 0 && (kind->asks_block || kind->says_block))
