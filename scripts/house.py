@@ -18,11 +18,11 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (113361, 82000),
+    "lines in src": (113453, 82000),
     "lines in libkvpager": (33449, 30500),
-    "lines in test": (173705, 115000),
-    "lines in test, python/tests and fuzz": (196992, 132000),
-    "lines of the command's expected output": (5412, 5500),
+    "lines in test": (173765, 115000),
+    "lines in test, python/tests and fuzz": (197052, 132000),
+    "lines of the command's expected output": (7187, 7200),
     "exported functions": (314, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

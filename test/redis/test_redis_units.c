@@ -60,7 +60,7 @@ TEST(nothing_of_a_url_is_cut)
     for (unsigned part = 0; part < 3; part++)
         for (unsigned more = 0; more < 2; more++) {
             char long_one[KVPI_PLACE_SECRET + 1] = "";
-            char path[2 * KVPI_PLACE_SECRET];
+            char path[4 * KVPI_PLACE_SECRET];
             struct kvpi_place_of_server place;
             memset(long_one, 'x', most[part] + more);
             snprintf(path, sizeof path, "//%s:%s@%s", part == 0 ? long_one : "u",

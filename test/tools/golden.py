@@ -1,17 +1,21 @@
-"""Sessions with the command whose whole output is known: test/golden/command/*.txt, byte for byte.
+"""Sessions with the command whose whole output is known: test/golden/command/*.txt.
 
     golden.py [NAME...]             run these sessions, or all of them
     golden.py --update [NAME...]    write what comes out; read the difference before you commit it
 
 A line that begins with `$ ` is a command of bash, `> ` goes on with it. What it prints follows: its
-output, its errors, and `[STATUS]` unless that is 0. Lines of JSON are joined. Commands of a session
-run in the same empty folder. `timeless` takes out what is measured, and PYTHONPATH is test/tools.
+output, its errors, and `[STATUS]` unless that is 0, byte for byte but for JSON: lines that are
+indented deeper than a member or row are joined. Commands of a session run in the same empty folder.
+`timeless` takes out what is measured, and PYTHONPATH is test/tools. Lines that begin with `#: `
+before a command are notes; `#: needs: COMMAND` in the first line leaves the session out where that
+command fails.
 """
 
 import difflib
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -19,67 +23,66 @@ from lib_kvpager import KVPAGER, SOURCE, check, directory, finish
 
 BUILD = os.environ.get("KVP_BUILD", os.path.join(SOURCE, "build", "check"))
 FOLDER = os.path.join(SOURCE, "test", "golden", "command")
-WIDTH = 1000
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 TIMELESS = r"""#!/bin/sh
 exec sed -E 's/^(  (replay|open|extend|close)) +[0-9.]+ [num]?s( +[0-9,]+)?/\1 TIME/
-s/("(wall_seconds|tokens_per_second|ns_per_[a-z]+|p50_ns|p90_ns|p99_ns)": )[0-9.]+/\1TIME/g
+s/("(wall_seconds|tokens_per_second|ns_per_[a-z]+|p50_ns|p90_ns|p99_ns)": )[0-9.e+-]+/\1TIME/g
 s/^(  [gp][eu]ts +[0-9]+  p50).*/\1 TIME/'
 """
 
 
 def rows(text):
-    """JSON has as many members in a line as fit."""
-    if not text.startswith("{\n"):
-        return text
-    out = ""
-    for piece in re.split(r"\n\s*", text.strip()):
-        ends = len(out) - out.rfind("\n") + len(piece) > WIDTH
-        out += ("\n" if ends else " ") + piece if out else piece
-    return out + "\n"
+    return re.sub(r"\n(?: {4,}(?!\{\n)|  (?=[]}]))", " ", text) if text.startswith("{\n") else text
 
 
 def commands_of(text):
-    """What is typed: the lines of each command as they are, and the command."""
-    for typed in re.findall(r"^\$ .*\n(?:> .*\n|>\n)*", text, re.MULTILINE):
-        yield typed, re.sub(r"^(\$ |> ?)", "", typed, flags=re.MULTILINE)
+    """The notes and lines of each command as they are, and the command."""
+    for notes, typed in re.findall(r"((?:^#: .*\n)*)(^\$ .*\n(?:> .*\n|>\n)*)", text, re.MULTILINE):
+        yield notes + typed, re.sub(r"^(\$ |> ?)", "", typed, flags=re.MULTILINE)
 
 
 def played(text, folder):
-    """The session as it is now, with the notes (`# `) before its commands."""
+    """The session as it is now; None: it needs what is not there."""
     os.makedirs(os.path.join(folder, "bin"))
-    os.symlink(os.path.abspath(KVPAGER), os.path.join(folder, "bin", "kvpager"))
+    os.symlink(os.path.abspath(shutil.which(KVPAGER) or KVPAGER), os.path.join(folder, "bin", "kvpager"))
     with open(os.path.join(folder, "bin", "timeless"), "w", encoding="utf-8") as file:
         file.write(TIMELESS)
         os.fchmod(file.fileno(), 0o700)
     home = os.path.join(folder, "home")
     os.mkdir(home)
-    environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", PYTHONPATH=TOOLS,
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("BASH_ENV", "POSIXLY_CORRECT")}
+    environment.update(PATH=f"{folder}/bin:{os.environ['PATH']}", PYTHONPATH=TOOLS,
                        PYTHONDONTWRITEBYTECODE="1", LC_ALL="C", TZ="UTC",
                        KVP_SOURCE=os.path.abspath(SOURCE), KVP_BUILD=os.path.abspath(BUILD))
-    notes = {typed: note for note, typed in re.findall(r"((?:^# .*\n)+)(\$ .*\n)", text, re.MULTILINE)}
+
+    def run(command):
+        return subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=home, env=environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    needs = re.match(r"#: needs: (.*)\n", text)
+    if needs and run(needs.group(1)).returncode:
+        return None
     out = ""
     for typed, command in commands_of(text):
-        done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=home, env=environment,
-                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = run(command)
         status = f"[{done.returncode}]\n" if done.returncode else ""
-        out += notes.get(typed.split("\n")[0] + "\n", "") + typed
-        out += rows(done.stdout.decode()) + done.stderr.decode() + status
+        out += typed + rows(done.stdout.decode()) + done.stderr.decode() + status
     return out
 
 
 def main():
     is_update = sys.argv[1:2] == ["--update"]
-    names = sys.argv[1 + is_update:]
-    for path in sorted(glob.glob(os.path.join(FOLDER, "*.txt"))):
-        name = os.path.basename(path)[:-4]
-        if names and name not in names:
-            continue
+    found = {os.path.basename(path)[:-4]: path for path in glob.glob(os.path.join(FOLDER, "*.txt"))}
+    names = sys.argv[1 + is_update:] or sorted(found)
+    check(names and found.keys() >= set(names), FOLDER, "has", *sorted(found))
+    for name, path in ((name, found[name]) for name in names if name in found):
         with open(path, encoding="utf-8") as file:
             expected = file.read()
         with directory() as folder:
             got = played(expected, folder)
-        if is_update:
+        if got is None:
+            print(f"{name} is left out: it needs {expected.splitlines()[0][10:]}")
+        elif is_update:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(got)
         elif not check(got == expected, name, "is not what comes out"):

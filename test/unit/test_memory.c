@@ -150,7 +150,7 @@ TEST(test_create_and_destroy)
         assert_int_equal(kvp_memory_create(&layout, &options, &memory), KVP_OK);
         kvp_memory_destroy(memory);
     }
-    assert_true(mapped_mib() < before + 48);
+    assert_true(!follows_advice() || mapped_mib() < before + 48); /* else an emulator's */
 }
 
 TEST(test_create_options)

@@ -398,7 +398,7 @@ static uint32_t take_copied(simulation *sim, kvp_request request)
     const int32_t *row = NULL;
     uint32_t n_blocks = 0, n = 0;
     kvp_sample_info sample;
-    if (kvp_request_sample(sim->sched, request, 0, &sample) == KVP_OK)
+    if (sim->n_copies > 0 && kvp_request_sample(sim->sched, request, 0, &sample) == KVP_OK)
         (void)kvp_seq_row(sim->cache.cache, sample.seq, 0, &row, &n_blocks);
     for (uint32_t i = 0; i < n_blocks; i++) {
         n += sim->is_from_host[row[i]];
